@@ -1,0 +1,331 @@
+"""All errors of the package.
+
+    HeavetoError
+    ├── InputError              the caller's value is not acceptable; nothing was written
+    │   ├── EmptyMessageError
+    │   ├── CallInMessageError
+    │   └── IdempotencyConflictError
+    ├── ConfigError             the program is put together wrongly
+    │   ├── DuplicateNameError
+    │   ├── ToolDefinitionError
+    │   └── MissingExtraError
+    ├── NotFoundError           UnknownSessionError, UnknownRunError, UnknownAgentError, UnknownCallError
+    ├── SessionBusyError        the busy policy is "reject" and the session is busy
+    ├── RunnerClosedError       the runner is closing or closed
+    ├── RunFailedError          a run ended as failed; carries its ErrorInfo
+    ├── LimitExceededError
+    │   └── LlmCallsLimitExceededError
+    ├── ModelError              the provider or the way to it failed
+    ├── ToolArgumentsError      a model's arguments do not fit a tool's schema
+    ├── ToolFatalError          raised by a tool to fail its run
+    └── StoreError
+        ├── StoreOpenError      StoreCorruptError, StoreTooNewError
+        ├── StoreFullError
+        ├── StoreClosedError
+        ├── SessionExistsError
+        ├── SessionErasedError
+        ├── LogMovedError       a conditional append came too late
+        ├── GuardTakenError     a unique key was taken before
+        └── LeaseError          LeaseHeldError, StaleLeaseError
+
+    RunCancelled (BaseException): the signal that travels through user code when its run was stopped.
+
+Whether trying again may help is data: `retryable`. `code` is stable and made for machines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heaveto.events.records import Cause, ErrorInfo, SessionKey
+
+
+class HeavetoError(Exception):
+    """Base of every error that this package raises."""
+
+    retryable: bool = False
+
+    @property
+    def code(self) -> str:
+        """A stable name for machines: the class name."""
+        return type(self).__name__
+
+
+class RunCancelled(BaseException):
+    """The run that this code works for was stopped.
+
+    Derives from BaseException, like asyncio.CancelledError, so that ``except Exception`` in a tool cannot absorb it.
+    Clean up and let it pass.
+    """
+
+    def __init__(self, run_id: str, cause: Cause) -> None:
+        super().__init__(f"run {run_id} was stopped: {cause}")
+        self.run_id, self.cause = run_id, cause
+
+
+# --- the caller's input -------------------------------------------------------------------------------------------
+
+
+class InputError(HeavetoError):
+    """A value that the caller passed is not acceptable. Nothing was written. Correct the value and call again."""
+
+
+class EmptyMessageError(InputError):
+    """The new message has no content. Pass text or at least one part."""
+
+    def __init__(self) -> None:
+        super().__init__("new_message is empty: pass some text or at least one part with content")
+
+
+class CallInMessageError(InputError):
+    """The new message holds a function call, which only a model may make. Pass text, or an answer to a waiting call."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"new_message holds a function call ({name!r}): only a model may call; pass text instead")
+        self.name = name
+
+
+class IdempotencyConflictError(InputError):
+    """The idempotency key was used before with another message. Use a new key for a new message."""
+
+    def __init__(self, idempotency_key: str, run_id: str) -> None:
+        super().__init__(
+            f"idempotency key {idempotency_key!r} belongs to run {run_id}, which got another message; use a new key"
+        )
+        self.idempotency_key, self.run_id = idempotency_key, run_id
+
+
+# --- configuration ------------------------------------------------------------------------------------------------
+
+
+class ConfigError(HeavetoError):
+    """The program is put together wrongly. Correct the code; trying again does not help."""
+
+
+class DuplicateNameError(ConfigError):
+    """Two things of one kind have the same name, so that a record could not tell which is meant. Rename one."""
+
+    def __init__(self, kind: str, name: str, where: str) -> None:
+        super().__init__(f"two {kind}s named {name!r} in {where}; names must be unique, rename one of them")
+        self.kind, self.name, self.where = kind, name, where
+
+
+class ToolDefinitionError(ConfigError):
+    """A function cannot be used as a tool as it is written. The message says what to change."""
+
+    def __init__(self, tool: str, problem: str) -> None:
+        super().__init__(f"tool {tool!r}: {problem}")
+        self.tool, self.problem = tool, problem
+
+
+class MissingExtraError(ConfigError):
+    """An optional dependency is not installed. Install the extra that the message names."""
+
+    def __init__(self, extra: str, needed_for: str) -> None:
+        super().__init__(f"{needed_for} needs an optional dependency: pip install 'heaveto[{extra}]'")
+        self.extra, self.needed_for = extra, needed_for
+
+
+# --- things that are not there ------------------------------------------------------------------------------------
+
+
+class NotFoundError(HeavetoError):
+    """What was named does not exist. Nothing was written."""
+
+
+class UnknownSessionError(NotFoundError):
+    """The session does not exist, and creating it on first use is switched off. Create it first."""
+
+    def __init__(self, key: SessionKey) -> None:
+        super().__init__(f"session {key} does not exist; create it with create_session, or use create_sessions=True")
+        self.key = key
+
+
+class UnknownRunError(NotFoundError):
+    """No run has this id in this store. Check the id; a queued or started run is always found."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"no run {run_id!r} in this store")
+        self.run_id = run_id
+
+
+class UnknownAgentError(NotFoundError):
+    """No agent of the tree has this name. The message lists those there are."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"no agent {name!r}; there are: {', '.join(known)}")
+        self.name, self.known = name, known
+
+
+class UnknownCallError(NotFoundError):
+    """No call of the session has this id."""
+
+    def __init__(self, call_id: str) -> None:
+        super().__init__(f"no call {call_id!r} in this session")
+        self.call_id = call_id
+
+
+# --- runs ---------------------------------------------------------------------------------------------------------
+
+
+class SessionBusyError(HeavetoError):
+    """The session is busy and the busy policy is ``reject``. Nothing was written. Wait, or use another policy."""
+
+    retryable = True
+
+    def __init__(self, key: SessionKey, run_id: str | None) -> None:
+        running = f"run {run_id}" if run_id else "another run"
+        super().__init__(f"session {key} is busy with {running}")
+        self.key, self.run_id = key, run_id
+
+
+class RunnerClosedError(HeavetoError):
+    """The runner is closing or closed and takes no new runs. Use another runner."""
+
+    def __init__(self) -> None:
+        super().__init__("the runner is closed and takes no new runs")
+
+
+class RunFailedError(HeavetoError):
+    """A run ended as failed. `error` says with what; where it failed in this process, `__cause__` is the original."""
+
+    def __init__(self, run_id: str, error: ErrorInfo) -> None:
+        super().__init__(f"run {run_id} failed: {error.type}: {error.message}")
+        self.run_id, self.error = run_id, error
+        self.retryable = error.retryable
+
+
+class LimitExceededError(HeavetoError):
+    """A budget of the run is used up. Raise the limit, or set ``on_limit="stop"`` to end such runs quietly."""
+
+    def __init__(self, what: str, limit: float) -> None:
+        super().__init__(f"the run's limit of {limit:g} {what} is used up")
+        self.what, self.limit = what, limit
+
+
+class LlmCallsLimitExceededError(LimitExceededError):
+    """The run has made as many model calls as `max_llm_calls` allows."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__("model calls", limit)
+
+
+class ModelError(HeavetoError):
+    """A model request failed. `status` is the HTTP status where there is one, `retry_after_seconds` the provider's wish."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after_seconds: float | None = None,
+        body: Any = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.retry_after_seconds, self.body = status, retry_after_seconds, body
+        self.retryable = retryable
+
+
+class ToolFatalError(HeavetoError):
+    """Raise this in a tool to fail the whole run instead of telling the model about the error."""
+
+
+class ToolArgumentsError(HeavetoError):
+    """The model's arguments do not fit the tool's schema. The message is shown to the model, so that it can correct them."""
+
+
+# --- stores -------------------------------------------------------------------------------------------------------
+
+
+class StoreError(HeavetoError):
+    """A store could not do what it was asked. Nothing was written."""
+
+
+class StoreOpenError(StoreError):
+    """The store cannot be opened or written at this place. Check the path and its permissions."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"store {where}: {problem}")
+        self.where, self.problem = where, problem
+
+
+class StoreCorruptError(StoreOpenError):
+    """The file is damaged or not a heaveto store. It was not touched. Restore a backup, or run ``heaveto doctor``."""
+
+
+class StoreTooNewError(StoreOpenError):
+    """The store was written by a newer version of heaveto. It was not touched. Upgrade heaveto."""
+
+
+class StoreFullError(StoreError):
+    """There is no space left where the store writes. Free some; what was confirmed before is intact."""
+
+    retryable = True
+
+
+class StoreClosedError(StoreError):
+    """The store was closed before this call."""
+
+    def __init__(self) -> None:
+        super().__init__("the store is closed")
+
+
+class SessionExistsError(StoreError):
+    """A session with this key exists already. Use it, or choose another session id."""
+
+    def __init__(self, key: SessionKey) -> None:
+        super().__init__(f"session {key} exists already")
+        self.key = key
+
+
+class SessionErasedError(StoreError):
+    """The session was erased; only its tombstone is left. Use another session id."""
+
+    def __init__(self, key: SessionKey) -> None:
+        super().__init__(f"session {key} was erased")
+        self.key = key
+
+
+class LogMovedError(StoreError):
+    """A conditional append came too late: others appended since. Nothing was written. Read on, decide again."""
+
+    retryable = True
+
+    def __init__(self, key: SessionKey, *, expected: int, current: int) -> None:
+        super().__init__(f"session {key}: expected last seq {expected}, but it is {current}")
+        self.key, self.expected, self.current = key, expected, current
+
+
+class GuardTakenError(StoreError):
+    """A unique key of the session was taken by an earlier append. Nothing was written; `value` is the first one's."""
+
+    def __init__(self, key: SessionKey, guard: str, value: str) -> None:
+        super().__init__(f"session {key}: {guard!r} was taken before")
+        self.key, self.guard, self.value = key, guard, value
+
+
+class LeaseError(StoreError):
+    """Base of errors about who may write a session."""
+
+
+class LeaseHeldError(LeaseError):
+    """Someone who is alive holds the session. Wait for its lease to be released or to expire."""
+
+    retryable = True
+
+    def __init__(self, key: SessionKey, *, owner: str, since: float) -> None:
+        super().__init__(f"session {key} is held by {owner}")
+        self.key, self.owner, self.since = key, owner, since
+
+
+class StaleLeaseError(LeaseError):
+    """A write carried a fencing token older than the session's current one.
+
+    Another worker has taken the session over. Drop the run: the new holder will finish it.
+    """
+
+    def __init__(self, key: SessionKey, *, held: int, current: int) -> None:
+        super().__init__(f"session {key}: token {held} was superseded by {current}")
+        self.key, self.held, self.current = key, held, current

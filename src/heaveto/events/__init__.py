@@ -1,0 +1,1 @@
+"""The vocabulary: contents, records of the log, and their encoding."""

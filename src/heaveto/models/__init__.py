@@ -1,0 +1,1 @@
+"""Models: the interface (`base`), requests on the wire (`wire`), and connectors."""

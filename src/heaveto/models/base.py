@@ -1,0 +1,84 @@
+"""The model interface: a request in, a stream of chunks out, closable at any moment."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from typing import TypeAlias
+
+import msgspec
+
+from heaveto.core.request import ModelRequest, Profile
+from heaveto.events.contents import Json, Part
+from heaveto.events.records import Usage
+
+
+class TextChunk(msgspec.Struct, frozen=True):
+    """More text of the answer."""
+
+    text: str
+
+
+class ThoughtChunk(msgspec.Struct, frozen=True):
+    """More reasoning text."""
+
+    text: str
+
+
+class CallChunk(msgspec.Struct, frozen=True):
+    """More of a tool call. Fragments of one call share `index`; `args` are concatenated.
+
+    `name` and `provider_id` stand in the first fragment that knows them.
+    """
+
+    index: int
+    name: str = ""
+    provider_id: str = ""
+    args: str = ""
+
+
+class PartChunk(msgspec.Struct, frozen=True):
+    """A complete part, in order. A signed `Thought` replaces the thought text streamed right before it."""
+
+    part: Part
+
+
+class UsageChunk(msgspec.Struct, frozen=True):
+    """The usage so far; the last one counts."""
+
+    usage: Usage
+
+
+class EndChunk(msgspec.Struct, frozen=True):
+    """The provider closed the answer. Without it the answer counts as cut off and its last call as truncated.
+
+    `reason` is the provider's own word; `cut` is true where it says that a limit cut the answer (F30).
+    """
+
+    reason: str = "stop"
+    cut: bool = False
+    model: str = ""
+    data: dict[str, Json] | None = None
+
+
+Chunk: TypeAlias = TextChunk | ThoughtChunk | CallChunk | PartChunk | UsageChunk | EndChunk
+
+
+class Model(ABC):
+    """A model that can be asked.
+
+    `generate` is an asynchronous generator. The runtime iterates it in one task, closes it in the same task on every
+    path, and cancels that task to stop: an implementation holds its connection in ``async with`` inside the generator,
+    so that closing it, before the first byte as well as in mid-stream, closes the socket (F51). It must not retry:
+    the runtime owns retries. Errors are raised as `ModelError`, with `retryable` set where trying again may help.
+    """
+
+    name: str
+    profile: Profile
+
+    @abstractmethod
+    def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        """Stream the answer to a request. Sends nothing before the first iteration."""
+
+    async def aclose(self) -> None:
+        """Close what the model holds open between requests. Idempotent."""

@@ -1,0 +1,1 @@
+"""Stores: where logs are durable. One interface (`base`), and its implementations."""

@@ -1,0 +1,157 @@
+"""The tool interface, and what a tool may ask of the run that it works for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, MutableMapping
+from typing import Any, Literal, Protocol, TypeAlias
+
+from heaveto.core.request import ToolDeclaration
+from heaveto.errors import RunCancelled
+from heaveto.events.contents import Json
+from heaveto.events.records import Cause, Replay, SessionKey
+
+OnCancel: TypeAlias = Literal["cancel", "abandon", "finish"]
+"""What a stop does to a running call of this tool.
+
+cancel: interrupt it and wait up to the grace. abandon: do not wait, it becomes a straggler at once.
+finish: do not interrupt, wait up to the grace.
+"""
+
+
+class CallHost(Protocol):
+    """The run's side of a `ToolContext`."""
+
+    @property
+    def cancelled(self) -> Cause | None: ...
+    def on_cancel(self, hook: Callable[[], None]) -> None: ...
+    async def progress(self, value: Json) -> None: ...
+    def progress_from_thread(self, value: Json) -> None: ...
+    async def cancel_run(self, by: str, reason: str) -> None: ...
+
+
+class ToolContext:
+    """What a tool knows and may do. Bound to a parameter with this annotation, or named `tool_context` or `ctx`.
+
+    Attributes:
+        call_id: the call's id, unique in the session. `function_call_id` is ADK's name for it.
+        idempotency_key: stable over attempts, retries, resumes and machines; hand it to the service that you call.
+        attempt: 1, or more if the call is executed again after a crash.
+        state: the session's state; what the tool sets is recorded together with its result.
+        agent: the name of the agent whose model made the call.
+        last_progress: the last durable progress value of an earlier attempt, or None.
+        end_turn: set it to true to end the agent's turn without another model call (ADK: skip_summarization).
+        escalate: set it to true to end the enclosing loop agent.
+        transfer_to_agent: set it to an agent's name to hand the run over to it.
+    """
+
+    __slots__ = (
+        "_host",
+        "agent",
+        "attempt",
+        "branch",
+        "call_id",
+        "end_turn",
+        "escalate",
+        "idempotency_key",
+        "last_progress",
+        "run_id",
+        "session",
+        "state",
+        "transfer_to_agent",
+    )
+
+    def __init__(
+        self,
+        *,
+        host: CallHost,
+        call_id: str,
+        idempotency_key: str,
+        attempt: int,
+        state: MutableMapping[str, Json],
+        agent: str,
+        branch: str,
+        run_id: str,
+        session: SessionKey,
+        last_progress: Json = None,
+    ) -> None:
+        self._host = host
+        self.call_id, self.idempotency_key, self.attempt = call_id, idempotency_key, attempt
+        self.state, self.agent, self.branch, self.run_id, self.session = state, agent, branch, run_id, session
+        self.last_progress = last_progress
+        self.end_turn = False
+        self.escalate = False
+        self.transfer_to_agent: str | None = None
+
+    @property
+    def function_call_id(self) -> str:
+        """ADK's name for `call_id`."""
+        return self.call_id
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run, or this call, was asked to stop. Safe to read from any thread."""
+        return self._host.cancelled is not None
+
+    def raise_if_cancelled(self) -> None:
+        """Raise `RunCancelled` if the run was asked to stop: the cooperative stop of a blocking function."""
+        cause = self._host.cancelled
+        if cause is not None:
+            raise RunCancelled(self.run_id, cause)
+
+    def on_cancel(self, hook: Callable[[], None]) -> None:
+        """Call `hook` once, when the run is asked to stop: close the socket, cancel the statement.
+
+        It runs on the event loop's thread and must not block. Registered too late, it is called at once.
+        """
+        self._host.on_cancel(hook)
+
+    async def progress(self, value: Json) -> None:
+        """Record a progress value; durable on return. A later attempt of the call gets it as `last_progress`."""
+        await self._host.progress(value)
+
+    def progress_from_thread(self, value: Json) -> None:
+        """`progress` for a blocking function: blocks its thread until the value is durable."""
+        self._host.progress_from_thread(value)
+
+    async def cancel_run(self, *, by: str = "tool", reason: str = "") -> None:
+        """Ask the run that this call belongs to to stop. Returns when the request is durable, not when it is done (F59)."""
+        await self._host.cancel_run(by, reason)
+
+
+class Tool(ABC):
+    """Something that a model can call.
+
+    Attributes:
+        name: what the model calls it by; ``[A-Za-z0-9_-]``, 1 to 64 characters.
+        description: what the model is told.
+        replay: whether a call in doubt after a crash may be executed again; stored with each call.
+        on_cancel: what a stop does to a running call.
+        blocking: `run_blocking` is executed in a thread, instead of `run` on the event loop.
+    """
+
+    name: str
+    description: str
+    replay: Replay = "never"
+    on_cancel: OnCancel = "cancel"
+    blocking: bool = False
+
+    @abstractmethod
+    def declaration(self) -> ToolDeclaration:
+        """Return what the model is told about the tool."""
+
+    @abstractmethod
+    def bind(self, args: dict[str, Json]) -> dict[str, Any]:
+        """Validate the model's arguments strictly and return what `run` gets.
+
+        Raises:
+            ToolArgumentsError: the arguments do not fit; its message is told to the model.
+        """
+
+    async def run(self, args: dict[str, Any], ctx: ToolContext) -> Any:
+        """Do the work; return a value that can be written as JSON. Cancelling it stops the work."""
+        raise NotImplementedError
+
+    def run_blocking(self, args: dict[str, Any], ctx: ToolContext) -> Any:
+        """Do the work in a thread; look at `ctx.cancelled` now and then."""
+        raise NotImplementedError
