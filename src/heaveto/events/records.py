@@ -259,9 +259,13 @@ class AgentCheckpoint(_Record, frozen=True, kw_only=True, tag=True):
 
 
 class Transferred(_Record, frozen=True, kw_only=True, tag=True):
-    """The session's active agent, stored and never guessed (F32). `agent` is a path from the root, such as ``root/x``."""
+    """The session's active agent, stored and never guessed (F32). `agent` is a path from the root, such as ``root/x``.
+
+    `author` is the agent that handed over.
+    """
 
     agent: str
+    author: str = ""
     branch: str = ""
 
 

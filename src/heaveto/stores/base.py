@@ -24,6 +24,8 @@ class Lease(msgspec.Struct, frozen=True):
     owner: str
     token: int
     last_seq: int
+    shared: dict[str, Json] = {}
+    """The current ``app:`` and ``user:`` state at the time of the claim, keys with their prefixes."""
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -188,10 +190,10 @@ class Store(Protocol):
         """Return the saved drafts of a run. They are dropped when its `RunEnded` is appended, or their `Message`."""
         ...
 
-    def subscribe(self, key: SessionKey, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back on the event loop after each append to the session and each release of its lease, by anyone.
+    def subscribe(self, key: SessionKey, callback: Callable[[int], None]) -> Callable[[], None]:
+        """Call back with the last seq after each append to the session and each release of its lease, by anyone.
 
-        Calls may be merged, and may come although nothing changed; they are never left out. Latency: at once for
+        Calls come on the event loop, may be merged, and may come although nothing changed; they are never left out. Latency: at once for
         changes made through this instance, else as fast as the medium allows (SQLite 25 ms). Returns how to unsubscribe.
         """
         ...

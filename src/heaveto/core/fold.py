@@ -1,0 +1,357 @@
+"""The fold: what a log means. A cache that is rebuilt from records at any time, and never the truth itself.
+
+`SessionState.apply` takes one record more; it is total (no stored record makes it raise) and deterministic. Its cost
+does not depend on the length of the log, except for `Rewound`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from heaveto.core.status import (
+    TERMINAL,
+    CallPhase,
+    RunStatus,
+    RunStep,
+    advance_call,
+    advance_run,
+)
+from heaveto.events.contents import Content, FunctionCall, Json, calls_of
+from heaveto.events.records import (
+    AgentCheckpoint,
+    Answered,
+    CallProgress,
+    CallSettled,
+    CallStarted,
+    CancelRequested,
+    Compacted,
+    Limits,
+    Message,
+    OutcomeKind,
+    Paused,
+    Queued,
+    Record,
+    Replay,
+    Rewound,
+    RunEnded,
+    RunStarted,
+    StateChanged,
+    Transferred,
+    Trigger,
+    Usage,
+)
+
+SHARED_PREFIXES = ("app:", "user:")
+
+
+@dataclass(slots=True)
+class CallState:
+    """Where a call stands."""
+
+    call: FunctionCall
+    run_id: str
+    agent: str
+    branch: str
+    seq: int
+    phase: CallPhase = "proposed"
+    attempt: int = 0
+    idempotency_key: str = ""
+    replay: Replay = "never"
+    progress: Json = None
+    settled: CallSettled | None = None
+
+    @property
+    def awaits_late_result(self) -> bool:
+        """Settled as unknown: work may still be going on, and its real outcome is welcome."""
+        return self.settled is not None and self.settled.status == "unknown"
+
+
+@dataclass(slots=True)
+class Thread:
+    """An agent's place within a run and branch, since it was last entered."""
+
+    last: Message | None = None
+    call_ids: tuple[str, ...] = ()
+    transferred: str | None = None
+
+
+@dataclass(slots=True)
+class RunState:
+    """Where a run stands. What only an open run needs is dropped when it ends."""
+
+    run_id: str
+    status: RunStatus = "new"
+    input: Content = Content(())
+    limits: Limits = Limits()
+    trigger: Trigger = "message"
+    attempt: int = 0
+    agent: str = ""
+    started_seq: int = 0
+    started_time: float = 0.0
+    cancel: CancelRequested | None = None
+    ended: RunEnded | None = None
+    llm_calls: int = 0
+    usage: Usage = Usage()
+    steered_seq: int = 0
+    threads: dict[tuple[str, str], Thread] = field(default_factory=dict[tuple[str, str], Thread])
+    checkpoints: dict[tuple[str, str], AgentCheckpoint] = field(default_factory=dict[tuple[str, str], AgentCheckpoint])
+    escalated: dict[str, int] = field(default_factory=dict[str, int])
+    calls: dict[str, CallState] = field(default_factory=dict[str, CallState])
+
+    @property
+    def is_open(self) -> bool:
+        """Started and not ended."""
+        return self.started_seq > 0 and self.ended is None
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.status in TERMINAL
+
+    def thread(self, branch: str, agent: str) -> Thread:
+        """Return the agent's place, made on first use."""
+        key = (branch, agent)
+        found = self.threads.get(key)
+        if found is None:
+            found = self.threads[key] = Thread()
+        return found
+
+    def has_escalated(self, branch: str, since: int) -> bool:
+        """Whether something in this branch or below it asked to escalate after the seq `since`."""
+        return any(seq > since and is_within(where, branch) for where, seq in self.escalated.items())
+
+
+def is_within(branch: str, ancestor: str) -> bool:
+    """Whether a branch is another one or lies below it. The empty branch is the root of all."""
+    return not ancestor or branch == ancestor or branch.startswith((ancestor + ".", ancestor + "@"))
+
+
+_OUTCOME_STEPS: dict[OutcomeKind, RunStep] = {
+    "completed": "complete",
+    "failed": "fail",
+    "cancelled": "end_cancelled",
+}
+
+
+class SessionState:
+    """A session as its log tells it.
+
+    Attributes:
+        records: the log, seq 1 at index 0.
+        runs: every run that was ever queued, started or asked to stop.
+        state: the session's own state; shared keys are not in it.
+        active_agent: path of the agent that takes the next input; empty for the root.
+        queue: the inbox: runs that wait for their turn, in order of arrival.
+        current: the run that was started and has not ended.
+    """
+
+    __slots__ = ("active_agent", "calls", "current", "queue", "records", "runs", "shared", "state")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.runs: dict[str, RunState] = {}
+        self.calls: dict[str, CallState] = {}
+        self.state: dict[str, Json] = {}
+        self.shared: dict[str, Json] = {}
+        self.active_agent = ""
+        self.queue: dict[str, Queued] = {}
+        self.current: str | None = None
+
+    @property
+    def last_seq(self) -> int:
+        return self.records[-1].seq if self.records else 0
+
+    @property
+    def current_run(self) -> RunState | None:
+        return self.runs[self.current] if self.current is not None else None
+
+    def run(self, run_id: str) -> RunState:
+        """Return a run's state, made on first use."""
+        found = self.runs.get(run_id)
+        if found is None:
+            found = self.runs[run_id] = RunState(run_id)
+        return found
+
+    def apply(self, record: Record) -> None:
+        """Take one record more. Records come in seq order."""
+        self.records.append(record)
+        match record:
+            case Message():
+                self._message(record)
+            case CallStarted():
+                self._call_started(record)
+            case CallSettled():
+                self._call_settled(record)
+            case RunStarted():
+                self._run_started(record)
+            case RunEnded():
+                self._run_ended(record)
+            case StateChanged():
+                merge_state(self.state, self.shared, record.delta)
+            case AgentCheckpoint():
+                self._checkpoint(record)
+            case Transferred():
+                self._transferred(record)
+            case CallProgress():
+                self._progress(record)
+            case Queued():
+                self._queued(record)
+            case CancelRequested():
+                self._cancel_requested(record)
+            case Paused():
+                self._paused(record)
+            case Rewound():
+                self._rewound()
+            case Answered() | Compacted():
+                pass
+            case _:
+                assert_never(record)
+
+    def _message(self, record: Message) -> None:
+        run = self.run(record.run_id)
+        if record.author == "user":
+            run.steered_seq = record.seq
+            return
+        if record.seen:
+            run.llm_calls += 1
+        if record.usage is not None:
+            run.usage += record.usage
+        if record.escalate:
+            run.escalated[record.branch] = record.seq
+        calls = calls_of(record.parts)
+        if run.ended is None:
+            thread = run.thread(record.branch, record.author)
+            thread.last, thread.transferred = record, None
+            thread.call_ids = tuple(call.call_id for call in calls)
+        for call in calls:
+            if call.call_id not in self.calls:
+                state = CallState(call, record.run_id, record.author, record.branch, record.seq)
+                self.calls[call.call_id] = run.calls[call.call_id] = state
+
+    def _call_started(self, record: CallStarted) -> None:
+        call = self.calls.get(record.call_id)
+        if call is None or call.phase == "settled":
+            return
+        call.phase = advance_call(call.phase, "start")
+        call.attempt, call.idempotency_key, call.replay = record.attempt, record.idempotency_key, record.replay
+
+    def _call_settled(self, record: CallSettled) -> None:
+        call = self.calls.get(record.call_id)
+        if call is None or not (call.phase != "settled" or (record.late and call.awaits_late_result)):
+            return
+        call.phase = advance_call(call.phase, "settle")
+        call.settled = record
+        run = self.run(call.run_id)
+        if record.escalate:
+            run.escalated[call.branch] = record.seq
+        if run.ended is not None and not call.awaits_late_result:
+            self.calls.pop(record.call_id, None)
+
+    def _run_started(self, record: RunStarted) -> None:
+        run = self.run(record.run_id)
+        if run.is_terminal:
+            return
+        self.queue.pop(record.run_id, None)
+        run.status = advance_run(run.status, "start")
+        if not run.started_seq:
+            run.started_seq, run.started_time = record.seq, record.time
+            run.input, run.limits = record.input, record.limits
+        run.trigger, run.attempt, run.agent = record.trigger, record.attempt, record.agent
+        self.current = record.run_id
+
+    def _run_ended(self, record: RunEnded) -> None:
+        run = self.run(record.run_id)
+        if run.ended is not None:
+            return
+        self.queue.pop(record.run_id, None)
+        run.status, run.ended = advance_run(run.status, _OUTCOME_STEPS[record.outcome]), record
+        if not run.is_terminal:  # an outcome that the table does not allow still ends the run: the log says so
+            run.status = record.outcome
+        for call_id, call in run.calls.items():
+            if not call.awaits_late_result:
+                self.calls.pop(call_id, None)
+        run.threads, run.checkpoints, run.escalated, run.calls = {}, {}, {}, {}
+        if self.current == record.run_id:
+            self.current = None
+
+    def _checkpoint(self, record: AgentCheckpoint) -> None:
+        run = self.run(record.run_id)
+        if run.ended is not None:
+            return
+        key = (record.branch, record.agent)
+        run.checkpoints[key] = record
+        if record.end_of_agent:
+            run.threads.pop(key, None)
+
+    def _transferred(self, record: Transferred) -> None:
+        self.active_agent = record.agent
+        run = self.run(record.run_id)
+        if run.ended is None and record.author:
+            run.thread(record.branch, record.author).transferred = record.agent
+
+    def _progress(self, record: CallProgress) -> None:
+        call = self.calls.get(record.call_id)
+        if call is not None:
+            call.progress = record.value
+
+    def _queued(self, record: Queued) -> None:
+        run = self.run(record.run_id)
+        if run.started_seq or run.is_terminal:
+            return
+        run.status = advance_run(run.status, "queue")
+        run.limits = record.limits
+        run.input = Content(run.input.parts + record.input.parts)
+        self.queue.setdefault(record.run_id, record)
+
+    def _cancel_requested(self, record: CancelRequested) -> None:
+        run = self.run(record.run_id)
+        run.status = advance_run(run.status, "cancel")
+        if run.cancel is None and run.ended is None:
+            run.cancel = record
+
+    def _paused(self, record: Paused) -> None:
+        run = self.run(record.run_id)
+        run.status = advance_run(run.status, "pause")
+        for waiting in record.waiting:
+            call = self.calls.get(waiting.call_id)
+            if call is not None:
+                call.phase = advance_call(call.phase, "wait")
+
+    def _rewound(self) -> None:
+        """Take the session's own state back. Shared state belongs to others as well and stays."""
+        self.state, self.active_agent = {}, ""
+        for record in effective(self.records):
+            if isinstance(record, StateChanged):
+                merge_state(self.state, {}, record.delta)
+            elif isinstance(record, Transferred):
+                self.active_agent = record.agent
+
+
+def fold(records: Iterable[Record]) -> SessionState:
+    """Return what a log means."""
+    state = SessionState()
+    for record in records:
+        state.apply(record)
+    return state
+
+
+def effective(records: Iterable[Record]) -> list[Record]:
+    """Return the records that count: those that a later `Rewound` took back are left out."""
+    kept: list[Record] = []
+    for record in records:
+        if isinstance(record, Rewound):
+            while kept and kept[-1].seq > record.to:
+                kept.pop()
+        kept.append(record)
+    return kept
+
+
+def merge_state(own: dict[str, Json], shared: dict[str, Json], delta: dict[str, Json]) -> None:
+    """Apply a delta: shared keys to `shared`, others to `own`; None deletes."""
+    for key, value in delta.items():
+        target = shared if key.startswith(SHARED_PREFIXES) else own
+        if value is None:
+            target.pop(key, None)
+        else:
+            target[key] = value

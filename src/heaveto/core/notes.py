@@ -1,0 +1,128 @@
+"""The words in which a model is told what the runtime knows and it does not (P2).
+
+Constant texts: no clock, no random ids, because provider caches and signed thinking bind to the exact prefix.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from heaveto.events.contents import FunctionCall, FunctionResponse, Json
+from heaveto.events.records import CallSettled, CallStatus, Cause, ErrorInfo, OutcomeKind
+
+CONTINUE = "Continue."
+
+_BECAUSE: dict[Cause, str] = {
+    "user": "the user stopped the run",
+    "deadline": "the run's deadline passed",
+    "budget": "the run's budget was used up",
+    "guardrail": "a guardrail stopped the run",
+    "shutdown": "the service was shutting down",
+    "superseded": "the user sent another message",
+    "disconnect": "the client went away",
+    "lease_lost": "another worker took the session over",
+    "crash": "the process died",
+}
+
+
+def because(cause: Cause | None) -> str:
+    """Return the cause as the end of a sentence."""
+    return _BECAUSE[cause] if cause is not None else "the run ended"
+
+
+def settled_response(wire_id: str, name: str, settled: CallSettled) -> FunctionResponse:
+    """Return the result of a settled call as a model is told it."""
+    response = settled.response
+    if settled.status == "succeeded":
+        return FunctionResponse(call_id=wire_id, name=name, response={} if response is None else response)
+    if settled.status != "failed" or response is None:
+        told: dict[str, Json] = {"status": settled.status, "error": _explain(settled.status, settled.cause)}
+        response = told if response is None else {**told, "returned": response}
+    return FunctionResponse(call_id=wire_id, name=name, response=response, is_error=True)
+
+
+def _explain(status: CallStatus, cause: Cause | None) -> str:
+    match status:
+        case "not_started":
+            return f"This call was not started because {because(cause)}. It had no effect."
+        case "cancelled":
+            return (
+                f"This call was stopped while it was running, because {because(cause)}. It may have had partial effect."
+            )
+        case "unknown":
+            return (
+                f"This call was started, and then {because(cause)} before its outcome was known. It may have taken "
+                "effect, and may still do so. Check before doing it again."
+            )
+        case "denied":
+            return "This call was denied. It was not executed and had no effect."
+        case "failed":
+            return "This call failed."
+        case "succeeded":
+            return "This call succeeded."
+        case _:
+            assert_never(status)
+
+
+def open_response(wire_id: str, name: str, *, started: bool, waiting: bool) -> FunctionResponse:
+    """Return what stands in for the result of a call about which nothing final is known."""
+    if waiting:
+        status, text = "pending", "This call waits for an answer from outside. It has neither succeeded nor failed yet."
+    elif started:
+        status, text = (
+            "unknown",
+            (
+                "This call was started and its outcome is not known. It may have taken effect. Check before doing it again."
+            ),
+        )
+    else:
+        status, text = "not_started", "This call was not started. It had no effect."
+    return FunctionResponse(
+        call_id=wire_id, name=name, response={"status": status, "error": text}, is_error=not waiting
+    )
+
+
+def late_note(wire_id: str, name: str, settled: CallSettled) -> str:
+    """Return the news of a result that came after the model was told something else."""
+    told = settled_response(wire_id, name, settled)
+    return f"[Late result of the earlier call {wire_id} to {name}, {settled.status}: {as_json(told.response)}]"
+
+
+def cut_note(cause: Cause) -> str:
+    """Return the mark behind an answer that was cut off (F61)."""
+    return f"[Your answer above was cut off there because {because(cause)}.]"
+
+
+def ended_note(outcome: OutcomeKind, cause: Cause | None, error: ErrorInfo | None) -> str | None:
+    """Return the boundary behind a run that did not complete, so that it is neither resumed nor denied (F36)."""
+    if outcome == "completed":
+        return None
+    if outcome == "failed":
+        what = f" ({error.type})" if error is not None else ""
+        if cause is not None:
+            return f"[The task above was not finished because {because(cause)}. Do not go on with it unless asked to.]"
+        return f"[The task above was not finished because of an error{what}. Do not go on with it unless asked to.]"
+    return f"[The task above was stopped because {because(cause)}. Do not go on with it unless asked to.]"
+
+
+def foreign_text(author: str, text: str) -> str:
+    """Quote what another agent said."""
+    return f"[{author} said:] {text}"
+
+
+def foreign_call(author: str, call: FunctionCall) -> str:
+    """Quote a call of another agent."""
+    return f"[{author} called {call.name} with {as_json(call.args)}]"
+
+
+def foreign_result(author: str, name: str, settled: CallSettled) -> str:
+    """Quote a result that another agent got."""
+    told = settled_response("", name, settled)
+    return f"[{author}'s call to {name} returned:] {as_json(told.response)}"
+
+
+def as_json(value: Json) -> str:
+    """Return a JSON value as text, the same each time."""
+    return msgspec.json.encode(value).decode()
