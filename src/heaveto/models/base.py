@@ -35,6 +35,8 @@ class CallChunk(msgspec.Struct, frozen=True):
     name: str = ""
     provider_id: str = ""
     args: str = ""
+    data: dict[str, Json] | None = None
+    """The provider's own fields of the call, verbatim; the last one counts."""
 
 
 class PartChunk(msgspec.Struct, frozen=True):

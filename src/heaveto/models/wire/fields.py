@@ -1,0 +1,108 @@
+"""What the formats have in common: ids, names, JSON texts, attachments."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from typing import cast
+
+import msgspec
+
+from heaveto.events.contents import Blob, FileRef, FunctionResponse, Json, Part, Text
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,40}", re.ASCII)
+_NOT_NAME = re.compile(r"[^A-Za-z0-9_-]", re.ASCII)
+_NAME_LENGTH = 64
+UNKNOWN_TOOL = "unknown_tool"
+
+
+def wire_id(call_id: str) -> str:
+    """Return the id of a call for the wire: as it is if every provider takes it, else a hash of it (O11, A6, R10).
+
+    The call and its result get the same one, in every request.
+    """
+    return call_id if _ID.fullmatch(call_id) else f"h{_digest(call_id)[:24]}"
+
+
+def wire_name(name: str) -> str:
+    """Return a tool's name within the charset and length that providers take (O12, A7). A valid one is unchanged."""
+    clean = _NOT_NAME.sub("_", name)
+    if len(clean) > _NAME_LENGTH:
+        clean = f"{clean[: _NAME_LENGTH - 9]}_{_digest(name)[:8]}"
+    return clean or UNKNOWN_TOOL
+
+
+def json_text(value: Json) -> str:
+    """Return compact JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def sendable_text(text: str) -> bool:
+    """Whether a provider takes the text as a block of its own (A10: not if it is only white space)."""
+    return bool(text.strip())
+
+
+def base64_text(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")
+
+
+def data_uri(blob: Blob) -> str:
+    return f"data:{blob.mime_type};base64,{base64_text(blob.content)}"
+
+
+def described(part: Blob | FileRef) -> Text:
+    """Return words for an attachment that cannot be sent as such."""
+    match part:
+        case Blob():
+            return Text(
+                text=f"[attachment of type {part.mime_type or 'unknown'}, {len(part.content)} bytes, not shown]"
+            )
+        case FileRef():
+            return Text(text=f"[file {part.uri}{f' of type {part.mime_type}' if part.mime_type else ''}]")
+
+
+def plain_text(blob: Blob) -> Text | None:
+    """Return the text of a textual attachment, or None if it is not text."""
+    if not (blob.mime_type.startswith("text/") or blob.mime_type == "application/json"):
+        return None
+    return Text(text=blob.content.decode("utf-8", "replace"))
+
+
+def split_images(response: FunctionResponse) -> tuple[dict[str, Json], tuple[Blob, ...]]:
+    """Take images in MCP form out of a result, leaving a mark where each was (O14, A11')."""
+    content: Json = response.response.get("content")
+    if not isinstance(content, list):
+        return response.response, ()
+    blocks = cast("list[object]", content)
+    images: list[Blob] = []
+    left: list[object] = []
+    for block in blocks:
+        image = _image_of(block)
+        if image is None:
+            left.append(block)
+        else:
+            images.append(image)
+            left.append({"type": "text", "text": f"[image {len(images)} follows the results]"})
+    return ({**response.response, "content": left}, tuple(images)) if images else (response.response, ())
+
+
+def own_data(part: Part, provider: str) -> dict[str, Json]:
+    """Return a part's provider data if the request goes to that provider, else nothing."""
+    return part.data if part.data is not None and part.provider == provider else {}
+
+
+def _image_of(block: object) -> Blob | None:
+    match block:
+        case {"type": "image", "data": str(data), "mimeType": str(mime_type)} if mime_type.startswith("image/"):
+            try:
+                return Blob(mime_type=mime_type, content=base64.b64decode(data, validate=True))
+            except (binascii.Error, ValueError):
+                return None
+        case _:
+            return None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
