@@ -4,10 +4,12 @@
     ├── InputError              the caller's value is not acceptable; nothing was written
     │   ├── EmptyMessageError
     │   ├── CallInMessageError
-    │   └── IdempotencyConflictError
+    │   ├── IdempotencyConflictError
+    │   └── NotSerializableError
     ├── ConfigError             the program is put together wrongly
     │   ├── DuplicateNameError
     │   ├── ToolDefinitionError
+    │   ├── WrongLoopError
     │   └── MissingExtraError
     ├── NotFoundError           UnknownSessionError, UnknownRunError, UnknownAgentError, UnknownCallError
     ├── SessionBusyError        the busy policy is "reject" and the session is busy
@@ -21,7 +23,10 @@
     └── StoreError
         ├── StoreOpenError      StoreCorruptError, StoreTooNewError
         ├── StoreFullError
+        ├── StoreBusyError
         ├── StoreClosedError
+        ├── RecordFormatError   a stored record cannot be read by this version
+        ├── DuplicateRecordError
         ├── SessionExistsError
         ├── SessionErasedError
         ├── LogMovedError       a conditional append came too late
@@ -86,6 +91,17 @@ class CallInMessageError(InputError):
         self.name = name
 
 
+class NotSerializableError(InputError):
+    """A value cannot be stored as JSON and read back the same. Pass None, bool, int, finite float, str, list or dict.
+
+    `path` leads to the value, such as ``CallSettled.response['rows'][3]``.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path, self.problem = path, problem
+
+
 class IdempotencyConflictError(InputError):
     """The idempotency key was used before with another message. Use a new key for a new message."""
 
@@ -117,6 +133,14 @@ class ToolDefinitionError(ConfigError):
     def __init__(self, tool: str, problem: str) -> None:
         super().__init__(f"tool {tool!r}: {problem}")
         self.tool, self.problem = tool, problem
+
+
+class WrongLoopError(ConfigError):
+    """A store is used from a second event loop while the first one runs. Open one store per event loop."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(f"store {where} belongs to another event loop, which is running; open a store of its own")
+        self.where = where
 
 
 class MissingExtraError(ConfigError):
@@ -263,6 +287,32 @@ class StoreFullError(StoreError):
     """There is no space left where the store writes. Free some; what was confirmed before is intact."""
 
     retryable = True
+
+
+class StoreBusyError(StoreError):
+    """Another process kept the store locked for longer than the busy timeout. Try again, or find out who does."""
+
+    retryable = True
+
+    def __init__(self, where: str) -> None:
+        super().__init__(f"store {where}: locked by another process for longer than the busy timeout")
+        self.where = where
+
+
+class RecordFormatError(StoreError):
+    """A stored record cannot be read by this version: unknown type, newer format, or malformed. Upgrade heaveto."""
+
+    def __init__(self, record_type: str, problem: str) -> None:
+        super().__init__(f"record of type {record_type!r}: {problem}")
+        self.record_type, self.problem = record_type, problem
+
+
+class DuplicateRecordError(StoreError):
+    """An append holds an id that the session has already, or holds it twice, and is not a repeat. Use new ids."""
+
+    def __init__(self, key: SessionKey, record_id: str) -> None:
+        super().__init__(f"session {key}: record id {record_id!r} is there already, in another append")
+        self.key, self.record_id = key, record_id
 
 
 class StoreClosedError(StoreError):
