@@ -1,4 +1,4 @@
-"""One turn of langgraph: two model calls and one tool, a model without latency, in the smallest graph that can do it."""
+"""One turn of langgraph: two model calls and one tool, a model without latency, in the smallest graph for it."""
 
 from __future__ import annotations
 

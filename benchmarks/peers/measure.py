@@ -66,7 +66,13 @@ def window_median(times: Sequence[float], point: int, rounds: int) -> float:
     return statistics.median(times[max(0, point - rounds // 2) : point + rounds // 2])
 
 
-def report(plan: Plan, package: str, records: int, times: Sequence[float], bare: Sequence[float] = ()) -> None:
+def report(
+    plan: Plan,
+    package: str,
+    records: int,
+    times: Sequence[float],
+    bare: Sequence[float] = (),
+) -> None:
     """Print one JSON line per point. `records` is what the session held after all turns: it grows evenly."""
     for point in plan.points:
         line: dict[str, object] = {

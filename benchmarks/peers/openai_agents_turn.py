@@ -6,9 +6,22 @@ import asyncio
 from itertools import count
 from typing import Any
 
-from agents import Agent, Model, ModelResponse, Runner, SQLiteSession, Usage, function_tool, set_tracing_disabled
+from agents import (
+    Agent,
+    Model,
+    ModelResponse,
+    Runner,
+    SQLiteSession,
+    Usage,
+    function_tool,
+    set_tracing_disabled,
+)
 from measure import Plan, plan_from_arguments, report, time_turns
-from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
 
 NUMBERS = count()
 
@@ -22,13 +35,21 @@ async def f(x: int) -> str:
 def done(number: int) -> ResponseOutputMessage:
     text = ResponseOutputText(type="output_text", text="done", annotations=[])
     return ResponseOutputMessage(
-        id=f"m{number}", type="message", role="assistant", status="completed", content=[text]
+        id=f"m{number}",
+        type="message",
+        role="assistant",
+        status="completed",
+        content=[text],
     )
 
 
 def call(number: int) -> ResponseFunctionToolCall:
     return ResponseFunctionToolCall(
-        id=f"f{number}", type="function_call", call_id=f"c{number}", name="f", arguments='{"x":1}'
+        id=f"f{number}",
+        type="function_call",
+        call_id=f"c{number}",
+        name="f",
+        arguments='{"x":1}',
     )
 
 
@@ -36,11 +57,19 @@ class InstantModel(Model):
     """Calls the tool once, then says that it is done."""
 
     async def get_response(
-        self, system_instructions: str | None, input: str | list[Any], *args: Any, **kwargs: Any
+        self,
+        system_instructions: str | None,
+        input: str | list[Any],
+        *args: Any,
+        **kwargs: Any,
     ) -> ModelResponse:
         answered = isinstance(input, list) and input[-1].get("type") == "function_call_output"
         number = next(NUMBERS)
-        return ModelResponse(output=[done(number) if answered else call(number)], usage=Usage(), response_id=None)
+        return ModelResponse(
+            output=[done(number) if answered else call(number)],
+            usage=Usage(),
+            response_id=None,
+        )
 
     def stream_response(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError

@@ -1,0 +1,60 @@
+"""The models and the tool of these benchmarks: no network, no latency but where it is the point."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from heaveto.core.request import ModelRequest, Profile
+from heaveto.models.base import CallChunk, Chunk, EndChunk, Model, TextChunk
+
+
+async def f(x: int) -> dict[str, int]:
+    """Return x."""
+    return {"x": x}
+
+
+class InstantModel(Model):
+    """Calls the tool once, then says that it is done."""
+
+    name = "instant"
+    profile = Profile("fake")
+
+    async def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        if request.turns[-1].role == "tool":
+            yield TextChunk("done")
+        else:
+            yield CallChunk(0, "f", "id", '{"x":1}')
+        yield EndChunk()
+
+
+class EndlessModel(Model):
+    """Streams a word about every millisecond until it is stopped."""
+
+    name = "endless"
+    profile = Profile("fake")
+
+    async def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        while True:
+            yield TextChunk("word ")
+            await asyncio.sleep(0.001)
+
+
+class WaitingModel(Model):
+    """Answers nothing until its gate opens; `all_waiting` is set when `expected` requests wait."""
+
+    name = "waiting"
+    profile = Profile("fake")
+
+    def __init__(self, expected: int) -> None:
+        self.gate = asyncio.Event()
+        self.all_waiting = asyncio.Event()
+        self._missing = expected
+
+    async def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        self._missing -= 1
+        if self._missing == 0:
+            self.all_waiting.set()
+        await self.gate.wait()
+        yield TextChunk("done")
+        yield EndChunk()
