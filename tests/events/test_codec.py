@@ -64,21 +64,15 @@ BASE: dict[str, Any] = {
 }
 PARTS = (
     Text(text="Grüße, 世界 \U0001f30d\u2028"),
-    Thought(
-        text="hm", signature="c2ln", provider="anthropic", data={"kind": "thinking"}
-    ),
+    Thought(text="hm", signature="c2ln", provider="anthropic", data={"kind": "thinking"}),
     FunctionCall(
         call_id="AbC012xyz",
         name="book",
         args={"n": 1, "x": 1.5, "deep": [{"a": None}]},
         provider_id="toolu_1",
     ),
-    FunctionCall(
-        call_id="AbC012xyy", name="book", raw_args='{"n":', defect="truncated"
-    ),
-    FunctionResponse(
-        call_id="AbC012xyz", name="book", response={"error": "no"}, is_error=True
-    ),
+    FunctionCall(call_id="AbC012xyy", name="book", raw_args='{"n":', defect="truncated"),
+    FunctionResponse(call_id="AbC012xyz", name="book", response={"error": "no"}, is_error=True),
     Blob(mime_type="image/png", content=b"\x00\x01\xff"),
     FileRef(uri="gs://bucket/x.pdf", mime_type="application/pdf"),
     ProviderCall(id="srv_1", name="web_search", provider="anthropic"),
@@ -159,9 +153,7 @@ SAMPLES: tuple[Record, ...] = (
         ),
     ),
     Answered(**BASE, call_id="AbC012xyz", decision="approve", args={"n": 2}, by="ann"),
-    StateChanged(
-        **BASE, delta={"app:a": 1, "user:b": None, "c": [True]}, author="root"
-    ),
+    StateChanged(**BASE, delta={"app:a": 1, "user:b": None, "c": [True]}, author="root"),
     AgentCheckpoint(**BASE, agent="loop", branch="b", agent_state={"times_looped": 2}),
     Transferred(**BASE, agent="root/x"),
     Compacted(**BASE, upto=12, summary=Content.of("before: much")),
@@ -185,9 +177,7 @@ INTEGERS = st.integers(-(2**63), 2**64 - 1)
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
     st.none() | st.booleans() | INTEGERS | FLOATS | text(),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(text(), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text(), inner, max_size=3),
     max_leaves=6,
 )
 LEAVES: dict[Any, st.SearchStrategy[Any]] = {
@@ -218,10 +208,7 @@ def values_of(annotation: Any) -> st.SearchStrategy[Any]:
 
 
 def structs_of(cls: type[Any]) -> st.SearchStrategy[Any]:
-    fields = {
-        f.name: st.just(1) if f.name == "v" else values_of(f.type)
-        for f in msgspec.structs.fields(cls)
-    }
+    fields = {f.name: st.just(1) if f.name == "v" else values_of(f.type) for f in msgspec.structs.fields(cls)}
     return st.builds(cls, **fields)
 
 
@@ -257,9 +244,7 @@ def test_what_was_written_once_is_read_for_ever(sample: Record) -> None:
 
 def test_seq_is_set_on_reading() -> None:
     """The store gives the seq; the stored body does not hold it."""
-    assert codec.decode(codec.encode(SAMPLES[0]), seq=7) == msgspec.structs.replace(
-        SAMPLES[0], seq=7
-    )
+    assert codec.decode(codec.encode(SAMPLES[0]), seq=7) == msgspec.structs.replace(SAMPLES[0], seq=7)
 
 
 class _Thing:
@@ -294,13 +279,9 @@ _cycle.append(_cycle)
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_value_that_json_would_change_is_refused_by_its_path(
-    value: Any, path: str
-) -> None:
+def test_a_value_that_json_would_change_is_refused_by_its_path(value: Any, path: str) -> None:
     """Nothing is changed silently: the encoder alone would write NaN as null and a tuple as a list."""
-    record = CallSettled(
-        **BASE, call_id="c", status="succeeded", response={"a": [0, value]}
-    )
+    record = CallSettled(**BASE, call_id="c", status="succeeded", response={"a": [0, value]})
     with pytest.raises(NotSerializableError) as caught:
         codec.encode(record)
     assert caught.value.path == "CallSettled.response" + path or not path
@@ -350,22 +331,16 @@ def _add_reason(raw: dict[str, Any]) -> dict[str, Any]:
 
 def test_an_old_version_is_lifted_step_by_step() -> None:
     """A record of version 1 passes the upcasters 1 → 2 → 3 in order."""
-    lifted = Codec(
-        {("CancelRequested", 1): _rename_who, ("CancelRequested", 2): _add_reason}
-    )
+    lifted = Codec({("CancelRequested", 1): _rename_who, ("CancelRequested", 2): _add_reason})
     body = b'{"type":"CancelRequested","id":"i","time":1.0,"cause":"user","who":"ann"}'
-    assert lifted.decode(body) == CancelRequested(
-        id="i", time=1.0, cause="user", by="ann", reason="none given", v=3
-    )
+    assert lifted.decode(body) == CancelRequested(id="i", time=1.0, cause="user", by="ann", reason="none given", v=3)
 
 
 def test_a_new_record_carries_the_current_version() -> None:
     """A writer need not know the version: encoding sets it, and reading does not lift it again."""
     lifted = Codec({("CancelRequested", 1): _add_reason})
     body = lifted.encode(CancelRequested(id="i", time=1.0, cause="user", reason="mine"))
-    assert lifted.decode(body) == CancelRequested(
-        id="i", time=1.0, cause="user", reason="mine", v=2
-    )
+    assert lifted.decode(body) == CancelRequested(id="i", time=1.0, cause="user", reason="mine", v=2)
 
 
 @pytest.mark.parametrize(
@@ -380,9 +355,7 @@ def test_a_new_record_carries_the_current_version() -> None:
         (b'{"type":"Rewound","id":"\xff","time":1.0,"to":1}', "malformed"),
     ],
 )
-def test_a_record_that_cannot_be_read_is_a_typed_error(
-    body: bytes, problem: str
-) -> None:
+def test_a_record_that_cannot_be_read_is_a_typed_error(body: bytes, problem: str) -> None:
     """Unknown types and newer versions are told apart from damage."""
     with pytest.raises(RecordFormatError, match=problem):
         codec.decode(body)

@@ -34,13 +34,9 @@ _to_draft = msgspec.json.Decoder(Draft).decode
 class Codec:
     """Encodes and decodes records, with a set of upcasters. The module's `encode` and `decode` use `UPCASTERS`."""
 
-    def __init__(
-        self, upcasters: Mapping[tuple[str, int], Upcaster] = UPCASTERS
-    ) -> None:
+    def __init__(self, upcasters: Mapping[tuple[str, int], Upcaster] = UPCASTERS) -> None:
         self._upcasters = upcasters
-        self._versions: dict[type[Any], int] = {
-            cls: self._version_of(cls.__name__) for cls in _RECORD_TYPES
-        }
+        self._versions: dict[type[Any], int] = {cls: self._version_of(cls.__name__) for cls in _RECORD_TYPES}
 
     def _version_of(self, record_type: str) -> int:
         return max(
@@ -72,9 +68,7 @@ class Codec:
         if record.v != self._versions[type(record)]:
             record = self._decode_old(body)
         if seq is not None:
-            msgspec.structs.force_setattr(
-                record, "seq", seq
-            )  # nobody else has seen this object yet
+            msgspec.structs.force_setattr(record, "seq", seq)  # nobody else has seen this object yet
         return record
 
     def _decode_old(self, body: bytes) -> Record:
@@ -82,9 +76,7 @@ class Codec:
         version = raw.get("v", 1)
         current = self._version_of(record_type)
         if record_type not in _TYPE_NAMES:
-            raise RecordFormatError(
-                record_type, "unknown; it was written by a newer version of heaveto"
-            )
+            raise RecordFormatError(record_type, "unknown; it was written by a newer version of heaveto")
         if not isinstance(version, int) or version > current:
             raise RecordFormatError(
                 record_type,
@@ -93,9 +85,7 @@ class Codec:
         for step in range(version, current):
             raw = self._upcasters[record_type, step](raw)
         try:
-            record: Record = msgspec.convert(
-                {**raw, "type": record_type, "v": current}, Record
-            )
+            record: Record = msgspec.convert({**raw, "type": record_type, "v": current}, Record)
         except msgspec.ValidationError as error:
             raise RecordFormatError(record_type, f"malformed: {error}") from error
         return record
@@ -158,17 +148,10 @@ def _encode_exactly(value: Any, read: Callable[[bytes], Any], path: str = "") ->
 def _explain(value: Any, path: str, error: Exception | None) -> NotSerializableError:
     path = path or type(value).__name__
     try:
-        defect = _find_defect(
-            value, path, is_json=not isinstance(value, msgspec.Struct)
-        )
+        defect = _find_defect(value, path, is_json=not isinstance(value, msgspec.Struct))
     except RecursionError:
         defect = (path, "nested too deeply, or it holds itself")
-    return NotSerializableError(
-        *(
-            defect
-            or (path, str(error) if error else "it would not be read back the same")
-        )
-    )
+    return NotSerializableError(*(defect or (path, str(error) if error else "it would not be read back the same")))
 
 
 def _find_defect(value: Any, path: str, *, is_json: bool) -> tuple[str, str] | None:
@@ -187,10 +170,7 @@ def _children(value: Any, is_json: bool) -> list[tuple[Any, Any, bool]]:
     match value:
         case msgspec.Struct() if not is_json:
             fields = msgspec.structs.fields(value)
-            return [
-                (field.name, getattr(value, field.name), _is_plain(field.type))
-                for field in fields
-            ]
+            return [(field.name, getattr(value, field.name), _is_plain(field.type)) for field in fields]
         case dict():
             return [(key, child, True) for key, child in value.items()]
         case list() | tuple():
@@ -201,15 +181,9 @@ def _children(value: Any, is_json: bool) -> list[tuple[Any, Any, bool]]:
 
 def _is_plain(annotation: Any) -> bool:
     """Whether a field holds plain JSON (a free value, a dict, a string, a float), not parts or bytes of ours."""
-    if (
-        annotation is Any
-        or annotation in (str, float)
-        or get_origin(annotation) is dict
-    ):
+    if annotation is Any or annotation in (str, float) or get_origin(annotation) is dict:
         return True
-    return any(
-        arm in (float, str) or get_origin(arm) is dict for arm in get_args(annotation)
-    )
+    return any(arm in (float, str) or get_origin(arm) is dict for arm in get_args(annotation))
 
 
 def _key_problem(key: Any) -> str | None:
@@ -229,11 +203,7 @@ def _leaf_problem(value: Any) -> str | None:
         pass
     if isinstance(value, int):
         return "an integer of more than 64 bits cannot be stored"
-    shown = (
-        repr(value)[:60]
-        if isinstance(value, float | str)
-        else f"a value of type {type(value).__name__}"
-    )
+    shown = repr(value)[:60] if isinstance(value, float | str) else f"a value of type {type(value).__name__}"
     return f"{shown} cannot be stored as JSON"
 
 
