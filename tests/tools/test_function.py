@@ -24,7 +24,7 @@ from heaveto.tools.base import CallHost, Tool, ToolContext
 from heaveto.tools.function import FunctionTool, as_tool
 
 if TYPE_CHECKING:
-    from nowhere import Missing  # type: ignore[import-not-found]  # pyright: ignore
+    from nowhere import Missing  # type: ignore[import-not-found]
 
 
 class QuietHost:

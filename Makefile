@@ -1,0 +1,56 @@
+# One command each. Everything is installed into .venv, which is made when it is missing.
+
+PYTHON ?= python3
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.PHONY: help demo test quick check format bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo     set up, then watch a run being stopped, killed and continued; no key needed"
+	@echo "make test     set up, then run all tests (options: make test ARGS='-k name -x')"
+	@echo "make quick    the tests without the slow ones"
+	@echo "make check    format, lint, types, imports; changes nothing"
+	@echo "make format   format and fix what can be fixed"
+	@echo "make bench    measure; every figure beside one to compare it with"
+	@echo "make clean    remove .venv and caches"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or later is needed: make PYTHON=python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv .venv
+
+# A stamp says that its extra was installed from the pyproject.toml of now.
+.venv/%.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --editable '.[$*]'
+	@touch $@
+
+demo: .venv/demo.stamp
+	$(BIN)/heaveto demo
+
+test: .venv/dev.stamp
+	$(BIN)/pytest $(ARGS)
+
+quick: .venv/dev.stamp
+	$(BIN)/pytest -m "not slow" $(ARGS)
+
+check: .venv/dev.stamp
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+format: .venv/dev.stamp
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: .venv/demo.stamp
+	for program in import_time turn_cost sessions_at_once cancel_latency waiting_memory; do \
+		$(BIN)/python benchmarks/$$program.py || exit 1; \
+	done
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache benchmarks/.peers-venv
