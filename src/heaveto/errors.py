@@ -236,7 +236,7 @@ class LlmCallsLimitExceededError(LimitExceededError):
 
 
 class ModelError(HeavetoError):
-    """A model request failed. `status` is the HTTP status where there is one, `retry_after_seconds` the provider's wish."""
+    """A model request failed. `status` is the HTTP status if any, `retry_after_seconds` the provider's wish."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ class ToolFatalError(HeavetoError):
 
 
 class ToolArgumentsError(HeavetoError):
-    """The model's arguments do not fit the tool's schema. The message is shown to the model, so that it can correct them."""
+    """The model's arguments do not fit the tool's schema. The message is shown to the model, which may correct them."""
 
 
 # --- stores -------------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ class SystemIds:
 
     def call_id(self) -> str:
         number = int.from_bytes(os.urandom(7), "big")
-        digits = []
+        digits = list[str]()
         for _ in range(9):
             number, digit = divmod(number, 62)
             digits.append(_ALPHABET[digit])

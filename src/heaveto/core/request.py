@@ -8,7 +8,7 @@ order; the last turn is the user's or a tool's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias, overload
+from typing import Literal, TypeAlias, cast, overload
 
 import msgspec
 
@@ -60,7 +60,7 @@ class Turns(Sequence[Turn]):
         yield from self._tail
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
+        return isinstance(other, Sequence) and list(self) == list(cast("Sequence[object]", other))
 
     def __hash__(self) -> int:
         return hash((self._length, self._tail))

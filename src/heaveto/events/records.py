@@ -120,7 +120,7 @@ class StopReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WaitingCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a pause waits for. `deadline` is in epoch seconds; `default` is the answer that is recorded when it passes."""
+    """What a pause waits for. `deadline` is in epoch seconds; `default` is the answer recorded when it passes."""
 
     call_id: str
     kind: Literal["long_running", "confirmation", "input", "client", "operator"]

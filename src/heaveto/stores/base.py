@@ -183,7 +183,7 @@ class Store(Protocol):
         ...
 
     async def save_drafts(self, key: SessionKey, drafts: Sequence[Draft]) -> None:
-        """Save drafts by message id, over earlier ones. Survives kill -9 of the process; need not survive power loss."""
+        """Save drafts by message id, over earlier ones. Survives kill -9; need not survive power loss."""
         ...
 
     async def drafts(self, key: SessionKey, run_id: str) -> list[Draft]:
@@ -193,8 +193,9 @@ class Store(Protocol):
     def subscribe(self, key: SessionKey, callback: Callable[[int], None]) -> Callable[[], None]:
         """Call back with the last seq after each append to the session and each release of its lease, by anyone.
 
-        Calls come on the event loop, may be merged, and may come although nothing changed; they are never left out. Latency: at once for
-        changes made through this instance, else as fast as the medium allows (SQLite 25 ms). Returns how to unsubscribe.
+        Calls come on the event loop, may be merged, and may come although nothing changed; they are never left out.
+        Latency: at once for changes made through this instance, else as fast as the medium allows (SQLite 25 ms).
+        Returns how to unsubscribe.
         """
         ...
 
