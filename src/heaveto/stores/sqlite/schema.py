@@ -1,0 +1,214 @@
+"""Tables, migrations, and opening a file without harming what it is."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+
+from heaveto.errors import (
+    StoreBusyError,
+    StoreCorruptError,
+    StoreError,
+    StoreFullError,
+    StoreOpenError,
+    StoreTooNewError,
+)
+
+APPLICATION_ID = 0x48565430  # "HVT0": how `file` and we tell a store of ours from other SQLite files
+
+_VERSION_1 = """
+CREATE TABLE sessions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used again after an erase
+    app TEXT NOT NULL, user TEXT NOT NULL, session TEXT NOT NULL,
+    created REAL NOT NULL,
+    updated REAL NOT NULL,                 -- unique in the store, so that a listing can be continued
+    last_seq INTEGER NOT NULL DEFAULT 0,
+    token INTEGER NOT NULL DEFAULT 0,      -- grows with each claim
+    owner TEXT, since REAL,                -- the lease; NULL if nobody holds it
+    UNIQUE (app, user, session)
+);
+CREATE INDEX sessions_updated ON sessions (updated);
+
+CREATE TABLE records (
+    session INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (session, seq), UNIQUE (session, id)
+) WITHOUT ROWID;
+
+CREATE TABLE guards (
+    session INTEGER NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (session, name)
+) WITHOUT ROWID;
+
+CREATE TABLE runs (
+    n INTEGER PRIMARY KEY, run_id TEXT NOT NULL, session INTEGER NOT NULL,
+    state INTEGER NOT NULL DEFAULT 0,      -- 0 open, 1 ended, 2 settled: nothing left to do, kept to be found
+    UNIQUE (run_id, session)
+);
+CREATE INDEX runs_unfinished ON runs (session, n) WHERE state < 2;
+CREATE INDEX runs_session ON runs (session);
+
+CREATE TABLE drafts (
+    session INTEGER NOT NULL, message_id TEXT NOT NULL, run_id TEXT NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (session, message_id)
+) WITHOUT ROWID;
+
+CREATE TABLE shared (                      -- app: keys have no user
+    app TEXT NOT NULL, user TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (app, user, key)
+) WITHOUT ROWID;
+
+CREATE TABLE owners (
+    owner TEXT PRIMARY KEY, beat REAL NOT NULL, ttl REAL NOT NULL  -- the machine's monotonic clock
+) WITHOUT ROWID;
+
+CREATE TABLE tombstones (
+    app TEXT NOT NULL, user TEXT NOT NULL, session TEXT NOT NULL,
+    created REAL NOT NULL, erased REAL NOT NULL, records INTEGER NOT NULL,
+    erased_by TEXT NOT NULL, reason TEXT NOT NULL,
+    PRIMARY KEY (app, user, session)
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_VERSION_1,)
+"""Scripts in order; number n brings the schema to version n. A script that was released is never changed."""
+
+
+def connect(path: Path, busy_timeout_seconds: float) -> sqlite3.Connection:
+    """Open an existing or new file; the caller starts all transactions. Writes nothing."""
+    return sqlite3.connect(path, timeout=busy_timeout_seconds, isolation_level=None, check_same_thread=False)
+
+
+def open_file(
+    path: Path, busy_timeout_seconds: float, migrations: Sequence[str] = MIGRATIONS, max_bytes: int | None = None
+) -> sqlite3.Connection:
+    """Open a store for writing: check what the file is, and create or migrate its tables. Blocks.
+
+    Raises:
+        StoreOpenError: the path cannot be used; StoreCorruptError, StoreTooNewError: the file was not touched.
+    """
+    _check_path(path)
+    try:
+        connection = connect(path, busy_timeout_seconds)
+        try:
+            _check_content(connection, path, len(migrations))
+            _configure(connection, max_bytes)
+            migrate(connection, migrations)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise typed_error(error, path) from error
+    return connection
+
+
+def _check_path(path: Path) -> None:
+    if path.is_dir():
+        raise StoreOpenError(str(path), "is a directory; name a file in it")
+    if not path.parent.is_dir():
+        raise StoreOpenError(str(path), f"the directory {path.parent} does not exist; create it first")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise StoreOpenError(str(path), "is not writable")
+
+
+def _check_content(connection: sqlite3.Connection, path: Path, newest: int) -> None:
+    application_id, version, tables = connection.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
+        " FROM pragma_application_id, pragma_user_version"
+    ).fetchone()
+    if application_id != APPLICATION_ID and (tables or version or application_id):
+        raise StoreCorruptError(str(path), "is an SQLite database, but not of heaveto; choose another path")
+    if version > newest:
+        raise StoreTooNewError(str(path), f"has schema version {version}, this program knows {newest}; upgrade heaveto")
+
+
+def _configure(connection: sqlite3.Connection, max_bytes: int | None) -> None:
+    """Set what holds for every connection that writes.
+
+    A longer WAL than SQLite's default of 1,000 pages: under load each checkpoint costs two more fsyncs.
+    """
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA secure_delete=ON")
+    connection.execute("PRAGMA wal_autocheckpoint=4000")
+    connection.execute("PRAGMA cache_size=-16000")
+    if max_bytes is not None:
+        (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+        connection.execute(f"PRAGMA max_page_count={max(1, max_bytes // page_size)}")
+
+
+def migrate(connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
+    """Bring the schema to the newest version, in one transaction; do nothing if it is there already."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] >= len(migrations):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()  # another process may have been first
+        for script in migrations[version:]:
+            for statement in _statements(script):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version={len(migrations)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> list[str]:
+    """Split a script; `executescript` would commit the transaction that it should be part of."""
+    statements: list[str] = []
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            statements.append(pending)
+            pending = ""
+    return statements
+
+
+def truncate_wal(connection: sqlite3.Connection) -> bool:
+    """Move the WAL into the file and empty it; return whether that was possible now."""
+    with suppress(sqlite3.OperationalError):
+        busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
+    return False
+
+
+def check_integrity(path: Path) -> list[str]:
+    """Return what SQLite finds wrong with the file; empty if nothing. Blocks."""
+    with closing(connect(path, 1.0)) as connection:
+        rows = connection.execute("PRAGMA integrity_check").fetchall()
+    return [problem for (problem,) in rows if problem != "ok"]
+
+
+_CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_UNUSABLE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+
+
+def typed_error(error: sqlite3.Error, path: Path) -> StoreError:
+    """Return our error for one of SQLite's: the one seam where foreign errors are mapped."""
+    code = getattr(error, "sqlite_errorcode", 0)  # absent where the module itself raised
+    primary = code & 0xFF
+    if primary == sqlite3.SQLITE_FULL or (primary == sqlite3.SQLITE_IOERR and _no_space(path)):
+        return StoreFullError(f"store {path}: no space left; nothing was written")
+    if primary in _CORRUPT or (not code and isinstance(error, sqlite3.DatabaseError) and "malformed" in str(error)):
+        return StoreCorruptError(str(path), f"damaged, or not a store ({error})")
+    if primary in _BUSY:
+        return StoreBusyError(str(path))
+    if primary in _UNUSABLE:
+        return StoreOpenError(str(path), f"cannot be opened for writing ({error})")
+    return StoreError(f"store {path}: {error}")
+
+
+def _no_space(path: Path) -> bool:
+    """Whether the disk is full: SQLite reports a WAL index that cannot grow as a plain I/O error."""
+    if not hasattr(os, "statvfs"):
+        return False
+    try:
+        status = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return status.f_bavail * status.f_frsize < 65536

@@ -1,0 +1,99 @@
+"""The statements, by name."""
+
+# --- transactions
+
+BEGIN = "BEGIN IMMEDIATE"
+COMMIT = "COMMIT"
+ROLLBACK = "ROLLBACK"
+DATA_VERSION = "PRAGMA data_version"
+SYNC_FULL = "PRAGMA synchronous=FULL"
+SYNC_NORMAL = "PRAGMA synchronous=NORMAL"
+
+# --- sessions
+
+SELECT_SESSION = """
+    SELECT id, created, updated, last_seq, token, owner, since FROM sessions WHERE app=? AND user=? AND session=?"""
+INSERT_SESSION = "INSERT INTO sessions (app, user, session, created, updated) VALUES (?, ?, ?, ?, ?)"
+UPDATE_LOG = "UPDATE sessions SET last_seq=?, updated=? WHERE id=?"
+UPDATE_LEASE = "UPDATE sessions SET token=?, owner=?, since=? WHERE id=?"
+SELECT_NEWEST = "SELECT max(updated) FROM sessions"
+SELECT_STAMP = "SELECT last_seq, token, owner FROM sessions WHERE app=? AND user=? AND session=?"
+SELECT_INFO = """
+    SELECT app, user, session, created, updated, last_seq,
+           (SELECT run_id FROM runs WHERE runs.session = sessions.id AND state < 2 AND state = 0 ORDER BY n LIMIT 1)
+    FROM sessions"""
+WHERE_KEY = " WHERE app=? AND user=? AND session=?"
+SELECT_LEASE = "SELECT owner, since FROM sessions WHERE app=? AND user=? AND session=?"
+
+# --- records
+
+INSERT_RECORD = "INSERT INTO records (session, seq, id, body) VALUES (?, ?, ?, ?)"
+DELETE_RECORDS_AFTER = "DELETE FROM records WHERE session=? AND seq>?"
+SELECT_SEQ = "SELECT seq FROM records WHERE session=? AND id=?"
+SELECT_RECORDS = """
+    SELECT r.seq, r.body FROM sessions s LEFT JOIN records r ON r.session = s.id AND r.seq > ?
+    WHERE s.app=? AND s.user=? AND s.session=? ORDER BY r.seq LIMIT ?"""
+
+# --- guards
+
+SELECT_GUARD = "SELECT value FROM guards WHERE session=? AND name=?"
+INSERT_GUARD = "INSERT INTO guards (session, name, value) VALUES (?, ?, ?)"
+FIND_GUARD = """
+    SELECT g.value FROM sessions s LEFT JOIN guards g ON g.session = s.id AND g.name = ?
+    WHERE s.app=? AND s.user=? AND s.session=?"""
+
+# --- runs
+
+INSERT_RUN = "INSERT INTO runs (run_id, session) VALUES (?, ?) ON CONFLICT DO NOTHING"
+END_RUN = "UPDATE runs SET state=1 WHERE run_id=? AND session=? AND state=0"
+SETTLE_RUN = "UPDATE runs SET state=2 WHERE run_id=? AND session=? AND state=1"
+SELECT_RUN_STATE = "SELECT state FROM runs WHERE run_id=? AND session=?"
+FIND_RUN = """
+    SELECT s.app, s.user, s.session FROM runs r JOIN sessions s ON s.id = r.session
+    WHERE r.run_id=? ORDER BY r.n LIMIT 1"""
+SELECT_UNFINISHED = """
+    SELECT s.app, s.user, s.session, r.run_id, r.state FROM runs r JOIN sessions s ON s.id = r.session
+    WHERE r.state < 2 ORDER BY r.n"""
+SELECT_UNFINISHED_OF = """
+    SELECT s.app, s.user, s.session, r.run_id, r.state FROM sessions s JOIN runs r ON r.session = s.id
+    WHERE r.state < 2 AND s.app=? AND s.user=? AND s.session=? ORDER BY r.n"""
+
+# --- drafts
+
+UPSERT_DRAFT = "INSERT OR REPLACE INTO drafts (session, message_id, run_id, body) VALUES (?, ?, ?, ?)"
+DELETE_DRAFT = "DELETE FROM drafts WHERE session=? AND message_id=?"
+DELETE_DRAFTS_OF_RUN = "DELETE FROM drafts WHERE session=? AND run_id=?"
+HAS_DRAFTS = "SELECT 1 FROM drafts WHERE session=? LIMIT 1"
+SELECT_DRAFTS = """
+    SELECT d.body FROM sessions s LEFT JOIN drafts d ON d.session = s.id AND d.run_id = ?
+    WHERE s.app=? AND s.user=? AND s.session=? ORDER BY d.message_id"""
+
+# --- shared state: ';' is the character after ':', so the ranges hold one prefix each
+
+UPSERT_SHARED = "INSERT OR REPLACE INTO shared (app, user, key, value) VALUES (?, ?, ?, ?)"
+DELETE_SHARED = "DELETE FROM shared WHERE app=? AND user=? AND key=?"
+SELECT_SHARED = """
+    SELECT key, value FROM shared WHERE app=? AND user='' AND key >= 'app:' AND key < 'app;'
+    UNION ALL
+    SELECT key, value FROM shared WHERE app=? AND user=? AND key >= 'user:' AND key < 'user;'"""
+
+# --- owners
+
+UPSERT_OWNER = "INSERT OR REPLACE INTO owners (owner, beat, ttl) VALUES (?, ?, ?)"
+SELECT_OWNER = "SELECT beat, ttl FROM owners WHERE owner=?"
+DELETE_OWNER = "DELETE FROM owners WHERE owner=?"
+
+# --- erasing
+
+ERASE_CONTENT = (
+    "DELETE FROM records WHERE session=?",
+    "DELETE FROM guards WHERE session=?",
+    "DELETE FROM runs WHERE session=?",
+    "DELETE FROM drafts WHERE session=?",
+    "DELETE FROM sessions WHERE id=?",
+)
+INSERT_TOMBSTONE = """
+    INSERT INTO tombstones (app, user, session, created, erased, records, erased_by, reason)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+SELECT_TOMBSTONE = """
+    SELECT created, erased, records, erased_by, reason FROM tombstones WHERE app=? AND user=? AND session=?"""

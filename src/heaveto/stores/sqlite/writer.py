@@ -1,0 +1,165 @@
+"""The one thread that writes: group commit over all sessions, signs of life, and news from other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from heaveto.errors import HeavetoError, StoreError
+from heaveto.events.records import SessionKey
+from heaveto.stores.sqlite.ledger import Ledger
+from heaveto.stores.sqlite.schema import typed_error
+from heaveto.stores.sqlite.worker import Operation, Worker
+from heaveto.stores.subscriptions import Subscriptions
+
+POLL_SECONDS = 0.025
+
+
+class Writer(Worker):
+    """Performs all operations that wait in one transaction, and resolves them after its commit.
+
+    Args:
+        open_ledger: opens the store; called in the thread before the first operation, and again after it failed.
+        subscriptions: while there are any, other processes' changes are looked for every 25 ms.
+    """
+
+    def __init__(self, path: Path, open_ledger: Callable[[], Ledger], subscriptions: Subscriptions) -> None:
+        super().__init__(f"heaveto-writer-{path.name}")
+        self._path, self._open_ledger, self._subscriptions = path, open_ledger, subscriptions
+        self._ledger: Ledger | None = None
+        self.listener: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store was opened."""
+        return self._ledger is not None
+
+    # --- performing
+
+    def perform(self, batch: Sequence[Operation]) -> None:
+        wanted = [operation for operation in batch if not (operation.is_last or operation.future.cancelled())]
+        if not wanted:
+            return
+        try:
+            ledger = self._ledger = self._ledger or self._open_ledger()
+        except StoreError as error:
+            _fail(wanted, error)
+            return
+        if not self._transact(ledger, wanted) and len(wanted) > 1:
+            for operation in wanted:  # so that the one that cannot be done does not keep the others from it
+                operation.error = operation.value = None
+                self._transact(ledger, [operation])
+        if ledger.owes_truncation:
+            self._truncate(ledger, 1.0)
+
+    def _transact(self, ledger: Ledger, operations: Sequence[Operation]) -> bool:
+        """Do the operations in one transaction; return whether it was committed, or could not even begin."""
+        try:
+            ledger.begin(durable=any(operation.durable for operation in operations))
+        except sqlite3.Error as error:
+            ledger.rollback()
+            _fail(operations, typed_error(error, self._path))
+            return True
+        try:
+            for operation in operations:
+                _attempt(ledger, operation)
+            ledger.commit()
+        except Exception as error:  # noqa: BLE001  # an edge: whatever it is, its callers must learn of it
+            ledger.rollback()
+            _fail(operations, typed_error(error, self._path) if isinstance(error, sqlite3.Error) else error)
+            return False
+        return True
+
+    def _truncate(self, ledger: Ledger, wait_seconds: float) -> None:
+        with suppress(sqlite3.Error):  # owed on; the erase itself is done
+            ledger.truncate_wal(wait_seconds)
+
+    # --- after a batch, and between batches
+
+    def after(self, batch: Sequence[Operation]) -> None:
+        super().after(batch)
+        changed = self._changes()
+        if changed:
+            self._tell(changed)
+
+    def idle(self) -> None:
+        ledger = self._ledger
+        if ledger is None:
+            return
+        if ledger.next_beat <= 0:
+            self._beat(ledger)
+        if ledger.owes_truncation:
+            self._truncate(ledger, 0.0)
+        changed = self._changes()
+        if changed:
+            self._tell(changed)
+
+    def _changes(self) -> set[SessionKey]:
+        """Return sessions that changed since the last call, by this process or another, if anyone listens."""
+        ledger = self._ledger
+        if ledger is None:
+            return set()
+        changed, ledger.changed = ledger.changed, set()
+        watched = self._subscriptions.keys()
+        if watched:
+            try:
+                changed |= ledger.foreign_changes(watched)
+            except sqlite3.Error:  # locked or damaged: callers learn it from their own operations; look again later
+                changed |= set(watched)
+        return changed.intersection(watched)
+
+    def _tell(self, changed: Iterable[SessionKey]) -> None:
+        loop = self.listener
+        if loop is not None:
+            with suppress(RuntimeError):  # closed meanwhile
+                loop.call_soon_threadsafe(self._call_back, loop, changed)
+
+    def _call_back(self, loop: asyncio.AbstractEventLoop, changed: Iterable[SessionKey]) -> None:
+        for callback in self._subscriptions.callbacks(changed):
+            loop.call_soon(callback)
+
+    def _beat(self, ledger: Ledger) -> None:
+        try:
+            ledger.begin(durable=False)
+            ledger.beat()
+            ledger.commit()
+        except sqlite3.Error:  # tried again at the next turn; the lease is only lost if this goes on
+            ledger.rollback()
+
+    def patience(self) -> float | None:
+        seconds = self._ledger.next_beat if self._ledger else math.inf
+        if self._subscriptions:
+            seconds = min(seconds, POLL_SECONDS)
+        if self._ledger and self._ledger.owes_truncation:
+            seconds = min(seconds, 1.0)
+        return None if seconds == math.inf else max(seconds, 0.001)
+
+    # --- the end
+
+    def close(self) -> None:
+        ledger, self._ledger = self._ledger, None
+        if ledger is None:
+            return
+        try:
+            ledger.begin(durable=False)
+            ledger.release_all()
+            ledger.commit()
+        except sqlite3.Error:  # the leases end with the file lock below, or after their time to live
+            ledger.rollback()
+        ledger.close()
+
+
+def _attempt(ledger: Ledger, operation: Operation) -> None:
+    try:
+        operation.value = operation.work(ledger)
+    except HeavetoError as error:  # found before anything was written
+        operation.error = error
+
+
+def _fail(operations: Sequence[Operation], error: BaseException) -> None:
+    for operation in operations:
+        operation.error = error
