@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from heaveto.core.request import ModelRequest, Turn
+from heaveto.core.validate import Violation, anthropic, gemini, openai_chat, openai_responses
 from heaveto.events.contents import calls_of
+from heaveto.models.wire import anthropic as anthropic_wire
+from heaveto.models.wire import gemini as gemini_wire
+from heaveto.models.wire import openai_chat as chat_wire
+from heaveto.models.wire import openai_responses as responses_wire
 
 
 def find_breach(request: ModelRequest) -> str | None:
     """Return what is wrong with a request, in words, or None. Costs the whole history."""
-    return grammar_breach(request.turns)
+    return grammar_breach(request.turns) or wire_breach(request)
+
+
+def wire_breach(request: ModelRequest) -> str | None:
+    """Return the rule of a provider that the encoded request breaks, rules that nobody has confirmed included."""
+    for name, violation in _violations(request):
+        if violation is not None:
+            return f"is refused by {name}: {violation}"
+    return None
+
+
+def _violations(request: ModelRequest) -> Iterator[tuple[str, Violation | None]]:
+    yield "OpenAI Chat", openai_chat.validate(chat_wire.encode(request), strict_unconfirmed=True)
+    yield "OpenAI Responses", openai_responses.validate(responses_wire.encode(request), strict_unconfirmed=True)
+    yield "Anthropic", anthropic.validate(anthropic_wire.encode(request), strict_unconfirmed=True)
+    yield "Gemini", gemini.validate(gemini_wire.encode(request), strict_unconfirmed=True, signatures=True)
 
 
 def grammar_breach(turns: Sequence[Turn]) -> str | None:

@@ -211,7 +211,7 @@ class Script:
         return self._played
 
     def next_actions(self, request: Any) -> list[Action] | None:
-        """Return what the next answer does; None beyond the end, unless the script is not strict: then the last repeats."""
+        """Return what the next answer does. Beyond the end it is None, or the last step again if not strict."""
         if self._played < len(self._steps):
             step = self._steps[self._played]
         elif self._strict or not self._steps:

@@ -45,10 +45,12 @@ def sendable_text(text: str) -> bool:
 
 
 def base64_text(content: bytes) -> str:
+    """Return standard base64 with padding."""
     return base64.b64encode(content).decode("ascii")
 
 
 def data_uri(blob: Blob) -> str:
+    """Return an attachment as a ``data:`` address."""
     return f"data:{blob.mime_type};base64,{base64_text(blob.content)}"
 
 
@@ -86,6 +88,12 @@ def split_images(response: FunctionResponse) -> tuple[dict[str, Json], tuple[Blo
             images.append(image)
             left.append({"type": "text", "text": f"[image {len(images)} follows the results]"})
     return ({**response.response, "content": left}, tuple(images)) if images else (response.response, ())
+
+
+def own_block(part: Part, provider: str) -> dict[str, Json] | None:
+    """Return a part as its provider made it, if the request goes to that provider and it is whole."""
+    data = own_data(part, provider)
+    return data if isinstance(data.get("type"), str) else None
 
 
 def own_data(part: Part, provider: str) -> dict[str, Json]:

@@ -17,6 +17,7 @@ from heaveto.models.wire.fields import (
     wire_id,
     wire_name,
 )
+from heaveto.models.wire.memory import TurnMemory
 
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
@@ -26,7 +27,7 @@ class OpenAIChatEncoder:
 
     Args:
         provider: the family whose provider data is sent back.
-        reasoning_content: send the key with assistant turns that call, as DeepSeek's and Moonshot's thinking modes want.
+        reasoning_content: send the key with turns that call, as DeepSeek's and Moonshot's thinking modes want.
         remembered_turns: the bound on what is remembered; the results do not depend on it.
     """
 
@@ -34,9 +35,7 @@ class OpenAIChatEncoder:
         self, *, provider: str = "openai", reasoning_content: bool = False, remembered_turns: int = 20_000
     ) -> None:
         self._provider, self._reasoning_content = provider, reasoning_content
-        self._remembered_turns = remembered_turns
-        # Keyed by identity. The entry holds the turn, so its id cannot be given to another one.
-        self._remembered: dict[int, tuple[Turn, list[dict[str, Any]]]] = {}
+        self._memory = TurnMemory(self._encode_turn, remembered_turns)
 
     def encode(self, request: ModelRequest) -> dict[str, Any]:
         """Return the request body without ``model`` and ``stream``. Its messages are shared: do not change them."""
@@ -45,20 +44,10 @@ class OpenAIChatEncoder:
             messages.append({"role": "system", "content": request.instruction})
         head = len(messages)
         for turn in request.turns:
-            messages += self._messages(turn)
+            messages += self._memory.form(turn)
         if len(messages) == head:
             messages.append({"role": "user", "content": ""})  # O8: something must be asked
         return {"messages": messages, **_tools(request), **_settings(request.generation)}
-
-    def _messages(self, turn: Turn) -> list[dict[str, Any]]:
-        known = self._remembered.get(id(turn))
-        if known is not None and known[0] is turn:
-            return known[1]
-        messages = self._encode_turn(turn)
-        if len(self._remembered) >= self._remembered_turns:
-            self._remembered.clear()
-        self._remembered[id(turn)] = (turn, messages)
-        return messages
 
     def _encode_turn(self, turn: Turn) -> list[dict[str, Any]]:
         match turn.role:

@@ -1,0 +1,56 @@
+"""What a validator finds."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+Body = dict[str, Any]
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """A broken rule, with the answer that the provider gives: HTTP status and error body.
+
+    `rule` is the id in providers.md; `unconfirmed` tells that no public report proves the rule.
+    """
+
+    rule: str
+    status: int
+    body: Body
+    unconfirmed: bool = False
+
+    @property
+    def message(self) -> str:
+        """The provider's words."""
+        return str(self.body["error"]["message"])
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.message}"
+
+
+def objects(value: object) -> list[Body]:
+    """Return the objects of a JSON list; nothing where it is not a list."""
+    if not isinstance(value, list):
+        return []
+    return [cast("Body", item) for item in cast("list[object]", value) if isinstance(item, dict)]
+
+
+def fields(value: object) -> Body:
+    """Return a JSON object, or an empty one where it is not an object."""
+    return cast("Body", value) if isinstance(value, dict) else {}
+
+
+def text(value: object) -> str:
+    """Return a JSON string, or an empty one where it is not a string."""
+    return value if isinstance(value, str) else ""
+
+
+def repeated(values: list[str]) -> str | None:
+    """Return the first value that stands twice in the list."""
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None

@@ -1,0 +1,175 @@
+"""Request bodies for Gemini generateContent, as REST takes them (providers.md §5)."""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from heaveto.core.request import Generation, ModelRequest, Turn
+from heaveto.events.contents import Blob, FileRef, FunctionCall, FunctionResponse, Json, Opaque, Part, Text
+from heaveto.models.wire.fields import (
+    base64_text,
+    described,
+    json_text,
+    own_data,
+    sendable_text,
+    split_images,
+    wire_id,
+    wire_name,
+)
+from heaveto.models.wire.memory import TurnMemory
+
+Content = dict[str, Any]
+NO_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+"""The documented stand-in ``skip_thought_signature_validator`` in base64, as the field's type wants it (G10)."""
+_CHOICES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+_NOTHING = {"text": "."}
+
+
+class GeminiEncoder:
+    """Encodes requests, remembering the turns it has seen.
+
+    Results stand alone in their content; what the user says next is a content of its own (G9). With `signatures`
+    (Gemini 3 and later) the first call of each step of the current turn has its real signature, or the stand-in.
+    """
+
+    def __init__(self, *, provider: str = "gemini", signatures: bool = True) -> None:
+        self._provider, self._signatures = provider, signatures
+        self._memory = TurnMemory(self._encode_turn)
+
+    def encode(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the request body without the model. Its contents are shared: do not change them."""
+        contents: list[Content] = []
+        for turn in request.turns:
+            contents += self._memory.form(turn) or _stand_in(turn, contents)
+        if self._signatures:
+            _sign_current_turn(contents)
+        body: dict[str, Any] = {"contents": contents or [{"role": "user", "parts": [_NOTHING]}]}
+        if sendable_text(request.instruction):
+            body["systemInstruction"] = {"parts": [{"text": request.instruction}]}
+        return {**body, **_tools(request), **_settings(request.generation)}
+
+    def _encode_turn(self, turn: Turn) -> list[Content]:
+        match turn.role:
+            case "user":
+                return _content("user", [block for part in turn.parts if (block := self._said(part)) is not None])
+            case "model":
+                return _content("model", [block for part in turn.parts if (block := self._made(part)) is not None])
+            case "tool":
+                return _result_contents(turn.responses)
+            case _:
+                assert_never(turn.role)
+
+    def _said(self, part: Part) -> Content | None:
+        match part:
+            case Text(text=text):
+                return {"text": text} if sendable_text(text) else None
+            case Blob():
+                return _inline(part)
+            case FileRef(uri=uri, mime_type=mime_type) if mime_type and uri.startswith(("https://", "gs://")):
+                return {"fileData": {"fileUri": uri, "mimeType": mime_type}}
+            case FileRef():
+                return {"text": described(part).text}
+            case _:
+                return None
+
+    def _made(self, part: Part) -> Content | None:
+        match part:
+            case FunctionCall():
+                call = {"id": wire_id(part.call_id), "name": gemini_name(part.name), "args": part.args}
+                return {"functionCall": call, **self._signature(part)}
+            case Text(text=text):
+                return {"text": text, **self._signature(part)} if sendable_text(text) else None
+            case Blob() if part.provider == self._provider:
+                return {**_inline(part), **self._signature(part)}
+            case Blob() | FileRef():
+                return {"text": described(part).text}
+            case Opaque():
+                return own_data(part, self._provider) or None
+            case _:
+                return None
+
+    def _signature(self, part: Part) -> dict[str, str]:
+        signature = own_data(part, self._provider).get("thoughtSignature")
+        return {"thoughtSignature": signature} if isinstance(signature, str) and signature else {}
+
+
+def encode(request: ModelRequest, *, provider: str = "gemini", signatures: bool = True) -> dict[str, Any]:
+    """Return the body of one request, remembering nothing."""
+    return GeminiEncoder(provider=provider, signatures=signatures).encode(request)
+
+
+def gemini_name(name: str) -> str:
+    """Return a tool's name as Gemini takes it: it begins with a letter or an underscore (G18)."""
+    clean = wire_name(name)
+    return clean if clean[0].isalpha() or clean[0] == "_" else f"_{clean}"
+
+
+def _content(role: str, parts: list[Content]) -> list[Content]:
+    return [{"role": role, "parts": parts}] if parts else []
+
+
+def _stand_in(turn: Turn, contents: list[Content]) -> list[Content]:
+    """A model turn without content vanishes; a user turn must be there, unless results stand where it would (G6)."""
+    if turn.role == "model" or (contents and contents[-1]["role"] == "user"):
+        return []
+    return [{"role": "user", "parts": [_NOTHING]}]
+
+
+def _sign_current_turn(contents: list[Content]) -> None:
+    """Put the stand-in on unsigned first calls after the last content that the user wrote (G10)."""
+    for place in range(len(contents) - 1, -1, -1):
+        parts = contents[place]["parts"]
+        if contents[place]["role"] == "user" and not any("functionResponse" in part for part in parts):
+            return
+        first = next((index for index, part in enumerate(parts) if "functionCall" in part), None)
+        if first is not None and "thoughtSignature" not in parts[first]:
+            signed = {**parts[first], "thoughtSignature": NO_SIGNATURE}
+            contents[place] = {**contents[place], "parts": [*parts[:first], signed, *parts[first + 1 :]]}
+
+
+def _inline(blob: Blob) -> Content:
+    if not blob.mime_type:
+        return {"text": described(blob).text}
+    return {"inlineData": {"mimeType": blob.mime_type, "data": base64_text(blob.content)}}
+
+
+def _result_contents(responses: tuple[FunctionResponse, ...]) -> list[Content]:
+    results: list[Content] = []
+    images: list[Content] = []
+    for response in responses:
+        value, found = split_images(response)
+        images += [_inline(image) for image in found]
+        result = {"id": wire_id(response.call_id), "name": gemini_name(response.name), "response": _object(value)}
+        results.append({"functionResponse": result})
+    return _content("user", results) + _content("user", images)
+
+
+def _object(response: dict[str, Json]) -> dict[str, Json]:
+    """A ``$ref`` within a result would be read as a reference to a part (G16)."""
+    text = json_text(response)
+    return {"output": text} if '"$ref"' in text else response
+
+
+def _tools(request: ModelRequest) -> dict[str, Any]:
+    if not request.tools:
+        return {}
+    tools = [
+        {"name": gemini_name(tool.name), "description": tool.description, "parametersJsonSchema": tool.parameters}
+        for tool in request.tools
+    ]
+    body: dict[str, Any] = {"tools": [{"functionDeclarations": tools}]}
+    if request.generation.tool_choice is not None:
+        body["toolConfig"] = {"functionCallingConfig": {"mode": _CHOICES[request.generation.tool_choice]}}
+    return body
+
+
+def _settings(generation: Generation) -> dict[str, Any]:
+    settings = {
+        "temperature": generation.temperature,
+        "topP": generation.top_p,
+        "maxOutputTokens": generation.max_output_tokens,
+        "stopSequences": list(generation.stop) or None,
+        "seed": generation.seed,
+    }
+    config = {name: value for name, value in settings.items() if value is not None}
+    return {**({"generationConfig": config} if config else {}), **generation.extra}
