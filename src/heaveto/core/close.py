@@ -49,7 +49,13 @@ Stamp: TypeAlias = Callable[[], tuple[str, float]]
 
 
 def close_run(
-    run: RunState, ending: Ending, *, stamp: Stamp, drafts: Sequence[Draft] = (), work: Mapping[str, Work] | None = None
+    run: RunState,
+    ending: Ending,
+    *,
+    stamp: Stamp,
+    drafts: Sequence[Draft] = (),
+    work: Mapping[str, Work] | None = None,
+    pending: Sequence[Record] = (),
 ) -> list[Record]:
     """Return the records that end a run: cut-off messages, a settlement for every open call, the one `RunEnded`.
 

@@ -211,7 +211,8 @@ class SessionState:
     def _message(self, record: Message) -> None:
         run = self.run(record.run_id)
         if record.author == "user":
-            run.steered_seq = record.seq
+            if not record.branch:
+                run.steered_seq = record.seq
             return
         if record.seen:
             run.llm_calls += 1

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from heaveto.core.fold import CallState, RunState
+from heaveto.core.fold import RunState
+from heaveto.events.contents import FunctionCall, calls_of
+from heaveto.events.records import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,7 @@ class CallModel:
 class RunCalls:
     """Execute these proposed calls, then plan again."""
 
-    calls: tuple[CallState, ...]
+    calls: tuple[FunctionCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,8 @@ def plan_step(run: RunState, agent: str, branch: str) -> Step:
         return CallModel()
     calls = [run.calls[call_id] for call_id in thread.call_ids if call_id in run.calls]
     if not calls:
-        # Text that was handed to the running agent after its request was made wants an answer too.
-        return CallModel() if not branch and run.steered_seq > thread.last.seen > 0 else Finish()
-    proposed = tuple(call for call in calls if call.phase == "proposed")
+        return plan_answer(run, thread.last)
+    proposed = tuple(call.call for call in calls if call.phase == "proposed")
     if proposed:
         return RunCalls(proposed)
     unsettled = tuple(call.call.call_id for call in calls if call.settled is None)
@@ -62,3 +63,13 @@ def plan_step(run: RunState, agent: str, branch: str) -> Step:
     if any(call.settled is not None and call.settled.end_turn for call in calls):
         return Finish()
     return CallModel()
+
+
+def plan_answer(run: RunState, answer: Message) -> Step:
+    """Return the step after a model's answer that may not be in the log yet."""
+    calls = calls_of(answer.parts)
+    if calls:
+        return RunCalls(calls)
+    if not answer.branch and run.steered_seq > answer.seen > 0:
+        return CallModel()  # text that was handed to the run after the request was made wants an answer too
+    return Finish()

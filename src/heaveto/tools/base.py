@@ -28,6 +28,7 @@ class CallHost(Protocol):
     async def progress(self, value: Json) -> None: ...
     def progress_from_thread(self, value: Json) -> None: ...
     async def cancel_run(self, by: str, reason: str) -> None: ...
+    async def run_agent(self, agent: Any, task: str) -> str: ...
 
 
 class ToolContext:
@@ -117,6 +118,10 @@ class ToolContext:
     async def cancel_run(self, *, by: str = "tool", reason: str = "") -> None:
         """Ask the run that this call belongs to to stop. Returns when the request is durable, not when it is done (F59)."""
         await self._host.cancel_run(by, reason)
+
+    async def run_agent(self, agent: Any, task: str) -> str:
+        """Run an agent within this run, in a branch of its own that sees only `task`; return its final text."""
+        return await self._host.run_agent(agent, task)
 
 
 class Tool(ABC):

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from heaveto.clock import Clock
 from heaveto.errors import (
     DuplicateRecordError,
@@ -27,6 +29,15 @@ from heaveto.events.records import SessionKey
 from heaveto.stores.base import Guard, Lease, SessionInfo, Tombstone
 from heaveto.stores.batch import Batch
 from heaveto.stores.sqlite import liveness, schema, sql
+
+
+class _RunOf(msgspec.Struct):
+    """The one field of a record that erasing needs to know, in whatever version it was written."""
+
+    run_id: str = ""
+
+
+_RUN_ID = msgspec.json.Decoder(_RunOf)
 
 
 class _Row:
@@ -69,7 +80,8 @@ class Ledger:
         clock: Clock,
     ) -> None:
         self._connection, self._path, self._owner = connection, path, owner
-        self._ttl, self._busy_timeout, self._clock = ttl_seconds, busy_timeout_seconds, clock
+        self._ttl, self._clock = ttl_seconds, clock
+        self._set_busy_timeout = f"PRAGMA busy_timeout={int(busy_timeout_seconds * 1000)}"
         self._execute, self._executemany = connection.execute, connection.executemany
         self._file = liveness.OwnerFile(path, owner)
         self._rows: dict[SessionKey, _Row] = {}
@@ -78,6 +90,7 @@ class Ledger:
         self._newest: float | None = None
         self._last_beat = -math.inf
         self._is_full_sync = True
+        self._logged_pages = 0  # roughly, and without those of other processes, which count their own
         self._cached_version = self._watched_version = -1
         self._stamps: dict[SessionKey, tuple[int, int, str | None] | None] = {}
         self.changed: set[SessionKey] = set()
@@ -85,6 +98,17 @@ class Ledger:
         self.owes_truncation = False
 
     # --- transactions
+
+    def begin_nowait(self) -> bool:
+        """Begin a transaction that is not durable, unless another process is writing; return whether it was begun."""
+        self._execute("PRAGMA busy_timeout=0")
+        try:
+            self.begin(durable=False)
+        except sqlite3.OperationalError:
+            return False
+        finally:
+            self._execute(self._set_busy_timeout)
+        return True
 
     def begin(self, *, durable: bool) -> None:
         """Begin a transaction; a durable one is on the disk when `commit` returns, others survive a kill only."""
@@ -104,6 +128,7 @@ class Ledger:
         if self._leased:
             self._executemany(sql.UPDATE_LEASE, [(row.token, row.owner, row.since, row.id) for row in self._leased])
         self._execute(sql.COMMIT)
+        self._logged_pages += 2 + len(self._moved)
         self._moved.clear()
         self._leased.clear()
 
@@ -178,6 +203,9 @@ class Ledger:
             return stone
         row = self._row(key)
         stone = Tombstone(key, row.created, self._clock.time(), row.last_seq, by, reason)
+        bodies = self._execute(sql.SELECT_BODIES, (row.id,))
+        runs = {_RUN_ID.decode(body).run_id for (body,) in bodies}
+        self._executemany(sql.DELETE_RUN, [(run_id, row.id) for run_id in runs])
         for statement in sql.ERASE_CONTENT:
             self._execute(statement, (row.id,))
         values = (stone.created, stone.erased, stone.records, stone.by, stone.reason)
@@ -230,6 +258,7 @@ class Ledger:
             sql.INSERT_RECORD,
             [(session, seq + place, record_id, body) for place, (record_id, body) in enumerate(batch.rows, 1)],
         )
+        self._logged_pages += 2 + sum(len(body) for _, body in batch.rows) // schema.PAGE_BYTES
         row.last_seq = seq + len(batch.rows)
         row.updated = self._tick()
         self._moved.add(row)
@@ -261,9 +290,10 @@ class Ledger:
     def _apply(self, key: SessionKey, row: _Row, batch: Batch) -> None:
         """Do what the records do besides being stored."""
         for run_id in batch.opened:
-            self._execute(sql.INSERT_RUN, (run_id, row.id))
+            if self._execute(sql.INSERT_RUN, (run_id, row.id)).rowcount:
+                self._execute(sql.INSERT_UNFINISHED, (row.id, run_id, self._tick()))
         for run_id in batch.ended:
-            self._execute(sql.END_RUN, (run_id, row.id))
+            self._execute(sql.END_RUN, (row.id, run_id))
         if row.may_have_drafts and (batch.said or batch.ended):
             self._drop_drafts(row, batch)
         for name, value in batch.shared.items():
@@ -284,11 +314,14 @@ class Ledger:
         """Save (message id, run id, encoded draft), except where the message is said or the run has ended already."""
         row = self._row(key)
         for message_id, run_id, body in drafts:
-            state = self._execute(sql.SELECT_RUN_STATE, (run_id, row.id)).fetchone()
-            is_over = state is not None and state[0] > 0
-            if not is_over and not self._execute(sql.SELECT_SEQ, (row.id, message_id)).fetchone():
+            if not self._is_over(row, run_id) and not self._execute(sql.SELECT_SEQ, (row.id, message_id)).fetchone():
                 self._execute(sql.UPSERT_DRAFT, (row.id, message_id, run_id, body))
                 row.may_have_drafts = True
+
+    def _is_over(self, row: _Row, run_id: str) -> bool:
+        if self._execute(sql.IS_OPEN, (row.id, run_id)).fetchone():
+            return False
+        return self._execute(sql.HAS_RUN, (run_id, row.id)).fetchone() is not None
 
     def _tick(self) -> float:
         """Return the time, but later than every time before: no two sessions share an `updated`."""
@@ -334,9 +367,9 @@ class Ledger:
 
     @property
     def next_beat(self) -> float:
-        """Seconds until the next sign of life is due; infinite while no lease is held."""
+        """Seconds until it must be looked whether a sign of life is due."""
         if not self.held:
-            return math.inf
+            return self._ttl / 3
         return max(0.0, self._last_beat + self._ttl / 3 - self._clock.monotonic())
 
     def release(self, lease: Lease, settled: Sequence[str]) -> None:
@@ -347,7 +380,7 @@ class Ledger:
         if row is None or row.token != lease.token or row.owner != lease.owner:
             return
         for run_id in settled:
-            self._execute(sql.SETTLE_RUN, (run_id, row.id))
+            self._execute(sql.SETTLE_RUN, (row.id, run_id))
         row.owner, row.since = None, None
         self._leased.add(row)
         self.changed.add(lease.key)
@@ -364,11 +397,18 @@ class Ledger:
             self.release(Lease(key, self._owner, token, 0), ())
         self._execute(sql.DELETE_OWNER, (self._owner,))
 
+    def checkpoint(self) -> None:
+        """Keep the WAL from growing: move it into the file from time to time. Done between commits."""
+        if self._logged_pages > schema.WAL_PAGES:
+            self._logged_pages = schema.checkpoint(self._connection)
+
     def truncate_wal(self, wait_seconds: float) -> None:
         """Empty the WAL, so that erased text is in no file any more; owed on while another process reads."""
         self._execute(f"PRAGMA busy_timeout={int(wait_seconds * 1000)}")
         self.owes_truncation = not schema.truncate_wal(self._connection)
-        self._execute(f"PRAGMA busy_timeout={int(self._busy_timeout * 1000)}")
+        if not self.owes_truncation:
+            schema.extend_wal(self._connection, self._path)
+        self._execute(self._set_busy_timeout)
 
     def close(self) -> None:
         """Close the connection; the owner's file goes with it."""

@@ -17,6 +17,9 @@ from heaveto.errors import (
     StoreTooNewError,
 )
 
+PAGE_BYTES = 4096
+WAL_PAGES = 2000  # SQLite's default is 1,000: under load each checkpoint costs two more fsyncs
+_EXTENDED_BYTES = 1000 * (PAGE_BYTES + 24)
 APPLICATION_ID = 0x48565430  # "HVT0": how `file` and we tell a store of ours from other SQLite files
 
 _VERSION_1 = """
@@ -41,13 +44,16 @@ CREATE TABLE guards (
     session INTEGER NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (session, name)
 ) WITHOUT ROWID;
 
-CREATE TABLE runs (
-    n INTEGER PRIMARY KEY, run_id TEXT NOT NULL, session INTEGER NOT NULL,
-    state INTEGER NOT NULL DEFAULT 0,      -- 0 open, 1 ended, 2 settled: nothing left to do, kept to be found
-    UNIQUE (run_id, session)
-);
-CREATE INDEX runs_unfinished ON runs (session, n) WHERE state < 2;
-CREATE INDEX runs_session ON runs (session);
+CREATE TABLE runs (                        -- every run that ever was, to be found
+    run_id TEXT NOT NULL, session INTEGER NOT NULL, PRIMARY KEY (run_id, session)
+) WITHOUT ROWID;
+
+CREATE TABLE unfinished (                  -- the runs with business left
+    session INTEGER NOT NULL, run_id TEXT NOT NULL,
+    opened REAL NOT NULL,                  -- unique, as sessions.updated is
+    ended INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (session, run_id)
+) WITHOUT ROWID;
 
 CREATE TABLE drafts (
     session INTEGER NOT NULL, message_id TEXT NOT NULL, run_id TEXT NOT NULL, body BLOB NOT NULL,
@@ -94,6 +100,7 @@ def open_file(
             _check_content(connection, path, len(migrations))
             _configure(connection, max_bytes)
             migrate(connection, migrations)
+            extend_wal(connection, path)
         except BaseException:
             connection.close()
             raise
@@ -123,14 +130,11 @@ def _check_content(connection: sqlite3.Connection, path: Path, newest: int) -> N
 
 
 def _configure(connection: sqlite3.Connection, max_bytes: int | None) -> None:
-    """Set what holds for every connection that writes.
-
-    A longer WAL than SQLite's default of 1,000 pages: under load each checkpoint costs two more fsyncs.
-    """
+    """Set what holds for every connection that writes."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA secure_delete=ON")
-    connection.execute("PRAGMA wal_autocheckpoint=4000")
+    connection.execute("PRAGMA wal_autocheckpoint=0")  # the writer does it, between commits instead of in one
     connection.execute("PRAGMA cache_size=-16000")
     if max_bytes is not None:
         (page_size,) = connection.execute("PRAGMA page_size").fetchone()
@@ -168,12 +172,46 @@ def _statements(script: str) -> list[str]:
     return statements
 
 
+def checkpoint(connection: sqlite3.Connection) -> int:
+    """Move what can be moved from the WAL into the file without waiting; return the pages that are left."""
+    _, logged, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    left: int = logged - moved
+    return left
+
+
 def truncate_wal(connection: sqlite3.Connection) -> bool:
     """Move the WAL into the file and empty it; return whether that was possible now."""
     with suppress(sqlite3.OperationalError):
         busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not busy
     return False
+
+
+def extend_wal(connection: sqlite3.Connection, path: Path) -> None:
+    """Fill the WAL file up with zeros, so that commits overwrite it instead of making it longer.
+
+    An fsync that need not store a new file length takes half the time (measured on ext4: 105 instead of 230 µs). SQLite
+    reads a WAL up to the first frame that does not carry its salt, so zeros are never read. The write lock is held
+    meanwhile, so no frame of another process can be overwritten.
+    """
+    wal = path.with_name(path.name + "-wal")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        with suppress(OSError), wal.open("r+b") as file:  # an optimisation: without it everything works as well
+            _append_zeros(file.fileno(), _EXTENDED_BYTES)
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def _append_zeros(descriptor: int, upto: int) -> None:
+    size = os.fstat(descriptor).st_size
+    try:
+        os.lseek(descriptor, size, os.SEEK_SET)
+        os.write(descriptor, bytes(max(0, upto - size)))
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
 
 
 def check_integrity(path: Path) -> list[str]:

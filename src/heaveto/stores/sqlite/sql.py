@@ -20,7 +20,7 @@ SELECT_NEWEST = "SELECT max(updated) FROM sessions"
 SELECT_STAMP = "SELECT last_seq, token, owner FROM sessions WHERE app=? AND user=? AND session=?"
 SELECT_INFO = """
     SELECT app, user, session, created, updated, last_seq,
-           (SELECT run_id FROM runs WHERE runs.session = sessions.id AND state < 2 AND state = 0 ORDER BY n LIMIT 1)
+           (SELECT run_id FROM unfinished u WHERE u.session = sessions.id AND NOT u.ended ORDER BY u.opened LIMIT 1)
     FROM sessions"""
 WHERE_KEY = " WHERE app=? AND user=? AND session=?"
 SELECT_LEASE = "SELECT owner, since FROM sessions WHERE app=? AND user=? AND session=?"
@@ -45,18 +45,20 @@ FIND_GUARD = """
 # --- runs
 
 INSERT_RUN = "INSERT INTO runs (run_id, session) VALUES (?, ?) ON CONFLICT DO NOTHING"
-END_RUN = "UPDATE runs SET state=1 WHERE run_id=? AND session=? AND state=0"
-SETTLE_RUN = "UPDATE runs SET state=2 WHERE run_id=? AND session=? AND state=1"
-SELECT_RUN_STATE = "SELECT state FROM runs WHERE run_id=? AND session=?"
+INSERT_UNFINISHED = "INSERT INTO unfinished (session, run_id, opened) VALUES (?, ?, ?)"
+END_RUN = "UPDATE unfinished SET ended=1 WHERE session=? AND run_id=?"
+SETTLE_RUN = "DELETE FROM unfinished WHERE session=? AND run_id=? AND ended"
+IS_OPEN = "SELECT 1 FROM unfinished WHERE session=? AND run_id=? AND NOT ended"
+HAS_RUN = "SELECT 1 FROM runs WHERE run_id=? AND session=?"
 FIND_RUN = """
-    SELECT s.app, s.user, s.session FROM runs r JOIN sessions s ON s.id = r.session
-    WHERE r.run_id=? ORDER BY r.n LIMIT 1"""
+    SELECT s.app, s.user, s.session FROM runs r JOIN sessions s ON s.id = r.session WHERE r.run_id=?
+    ORDER BY s.id LIMIT 1"""
 SELECT_UNFINISHED = """
-    SELECT s.app, s.user, s.session, r.run_id, r.state FROM runs r JOIN sessions s ON s.id = r.session
-    WHERE r.state < 2 ORDER BY r.n"""
+    SELECT s.app, s.user, s.session, u.run_id, u.ended FROM unfinished u JOIN sessions s ON s.id = u.session
+    ORDER BY u.opened"""
 SELECT_UNFINISHED_OF = """
-    SELECT s.app, s.user, s.session, r.run_id, r.state FROM sessions s JOIN runs r ON r.session = s.id
-    WHERE r.state < 2 AND s.app=? AND s.user=? AND s.session=? ORDER BY r.n"""
+    SELECT s.app, s.user, s.session, u.run_id, u.ended FROM sessions s JOIN unfinished u ON u.session = s.id
+    WHERE s.app=? AND s.user=? AND s.session=? ORDER BY u.opened"""
 
 # --- drafts
 
@@ -85,10 +87,12 @@ DELETE_OWNER = "DELETE FROM owners WHERE owner=?"
 
 # --- erasing
 
+SELECT_BODIES = "SELECT body FROM records WHERE session=?"
+DELETE_RUN = "DELETE FROM runs WHERE run_id=? AND session=?"
 ERASE_CONTENT = (
     "DELETE FROM records WHERE session=?",
     "DELETE FROM guards WHERE session=?",
-    "DELETE FROM runs WHERE session=?",
+    "DELETE FROM unfinished WHERE session=?",
     "DELETE FROM drafts WHERE session=?",
     "DELETE FROM sessions WHERE id=?",
 )

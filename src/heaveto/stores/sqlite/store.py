@@ -113,6 +113,7 @@ class SqliteStore:
         if self._loop is not None and self._loop.is_running():
             raise WrongLoopError(str(self.path))
         self._loop = self._writer.listener = loop
+        self._writer.in_flight = 0
 
     async def _write(
         self, work: Callable[[Ledger], T], *, durable: bool = False, undo: Callable[[T], None] | None = None
@@ -171,15 +172,19 @@ class SqliteStore:
     # --- the lease
 
     async def claim(self, key: SessionKey) -> Lease:
-        operation = Operation(lambda ledger: ledger.claim(key), self._future(), undo=self._give_back)
+        future = self._future()
+        done = self._writer.do_now(lambda ledger: ledger.claim(key))
+        if done:
+            return done[0]
+        operation = Operation(lambda ledger: ledger.claim(key), future, undo=self._give_back)
         self._writer.submit(operation)
-        future: asyncio.Future[Lease] = operation.future
         try:
-            return await future
+            lease: Lease = await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
                 self._give_back(future.result())  # it came in the same moment as the cancellation
             raise
+        return lease
 
     def _give_back(self, lease: Lease) -> None:
         """Release a lease that nobody will use, because the claimer was cancelled."""
@@ -187,7 +192,11 @@ class SqliteStore:
             self._writer.submit(Operation(lambda ledger: ledger.release(lease, ()), self._future()))
 
     async def release(self, lease: Lease, *, settled: Sequence[str] = ()) -> None:
-        await self._write(partial(Ledger.release, lease=lease, settled=tuple(settled)))
+        work = partial(Ledger.release, lease=lease, settled=tuple(settled))
+        future = self._future()
+        if not self._writer.do_now(work):
+            self._writer.submit(Operation(work, future))
+            await future
 
     async def holder(self, key: SessionKey) -> Holder | None:
         return await self._read(lambda queries: queries.holder(key))

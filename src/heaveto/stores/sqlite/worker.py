@@ -38,13 +38,15 @@ class Operation:
 class Worker:
     """Base of the writer and the reader: a daemon thread with a queue. Started by the first operation.
 
-    A subclass says how a batch is performed, and how long to wait for the next one.
+    A subclass says how a batch is performed, and how long to wait for the next one. `in_flight` counts the operations
+    that were submitted and not yet settled; it belongs to the event loop.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._queue: SimpleQueue[Operation | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self.in_flight = 0
 
     @property
     def is_started(self) -> bool:
@@ -53,6 +55,7 @@ class Worker:
 
     def submit(self, operation: Operation) -> None:
         """Queue an operation. Called on the event loop."""
+        self.in_flight += 1
         self._queue.put(operation)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -84,6 +87,7 @@ class Worker:
 
     def settle(self, batch: Sequence[Operation]) -> None:
         """Called on the event loop: resolve the futures."""
+        self.in_flight -= len(batch)
         for operation in batch:
             future = operation.future
             if future.cancelled():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from heaveto.errors import HeavetoError, StoreError
 from heaveto.events.records import SessionKey
@@ -17,6 +19,7 @@ from heaveto.stores.sqlite.worker import Operation, Worker
 from heaveto.stores.subscriptions import Subscriptions
 
 POLL_SECONDS = 0.025
+T = TypeVar("T")
 
 
 class Writer(Worker):
@@ -31,6 +34,7 @@ class Writer(Worker):
         super().__init__(f"heaveto-writer-{path.name}")
         self._path, self._open_ledger, self._subscriptions = path, open_ledger, subscriptions
         self._ledger: Ledger | None = None
+        self._lock = threading.Lock()  # between the thread and `do_now`
         self.listener: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -44,11 +48,15 @@ class Writer(Worker):
         wanted = [operation for operation in batch if not (operation.is_last or operation.future.cancelled())]
         if not wanted:
             return
-        try:
-            ledger = self._ledger = self._ledger or self._open_ledger()
-        except StoreError as error:
-            _fail(wanted, error)
-            return
+        with self._lock:
+            try:
+                ledger = self._ledger = self._ledger or self._open_ledger()
+            except StoreError as error:
+                _fail(wanted, error)
+                return
+            self._perform(ledger, wanted)
+
+    def _perform(self, ledger: Ledger, wanted: Sequence[Operation]) -> None:
         if not self._transact(ledger, wanted) and len(wanted) > 1:
             for operation in wanted:  # so that the one that cannot be done does not keep the others from it
                 operation.error = operation.value = None
@@ -78,25 +86,49 @@ class Writer(Worker):
         with suppress(sqlite3.Error):  # owed on; the erase itself is done
             ledger.truncate_wal(wait_seconds)
 
+    def do_now(self, work: Callable[[Ledger], T]) -> tuple[T] | None:
+        """Do a small operation that needs no fsync on the event loop, if nothing else is going on; else return None.
+
+        It takes some 30 µs, which is what handing it to the thread and back would cost the loop, without the 100 µs
+        that two thread switches take. It waits for no other process and no disk.
+        """
+        ledger = self._ledger
+        if ledger is None or self.in_flight or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            value = _do_now(ledger, work)
+            changed = self._changes() if ledger.changed else ()
+        finally:
+            self._lock.release()
+        if changed and self.listener is not None:
+            self._call_back(self.listener, changed)
+        return value
+
     # --- after a batch, and between batches
 
     def after(self, batch: Sequence[Operation]) -> None:
         super().after(batch)
-        changed = self._changes()
-        if changed:
-            self._tell(changed)
+        with self._lock:
+            if self._ledger is not None:
+                self._look_around(self._ledger)
 
     def idle(self) -> None:
-        ledger = self._ledger
-        if ledger is None:
-            return
-        if ledger.next_beat <= 0:
+        with self._lock:
+            ledger = self._ledger
+            if ledger is None:
+                return
+            if ledger.owes_truncation:
+                self._truncate(ledger, 0.0)
+            self._look_around(ledger)
+
+    def _look_around(self, ledger: Ledger) -> None:
+        if ledger.held and ledger.next_beat <= 0:
             self._beat(ledger)
-        if ledger.owes_truncation:
-            self._truncate(ledger, 0.0)
         changed = self._changes()
         if changed:
             self._tell(changed)
+        with suppress(sqlite3.Error):  # tried again after the next batch
+            ledger.checkpoint()
 
     def _changes(self) -> set[SessionKey]:
         """Return sessions that changed since the last call, by this process or another, if anyone listens."""
@@ -141,7 +173,8 @@ class Writer(Worker):
     # --- the end
 
     def close(self) -> None:
-        ledger, self._ledger = self._ledger, None
+        with self._lock:
+            ledger, self._ledger = self._ledger, None
         if ledger is None:
             return
         try:
@@ -158,6 +191,24 @@ def _attempt(ledger: Ledger, operation: Operation) -> None:
         operation.value = operation.work(ledger)
     except HeavetoError as error:  # found before anything was written
         operation.error = error
+
+
+def _do_now(ledger: Ledger, work: Callable[[Ledger], T]) -> tuple[T] | None:
+    if not ledger.begin_nowait():
+        return None
+    try:
+        try:
+            value = work(ledger)
+        except HeavetoError:  # found before anything was written
+            ledger.commit()
+            raise
+        ledger.commit()
+    except HeavetoError:
+        raise
+    except Exception:  # noqa: BLE001  # whatever it is, the thread will meet it again and report it
+        ledger.rollback()
+        return None
+    return (value,)
 
 
 def _fail(operations: Sequence[Operation], error: BaseException) -> None:

@@ -1,0 +1,186 @@
+"""The agent with a model: asks it, executes its calls, asks again, until it answers without calls."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import isawaitable
+from typing import Any, TypeAlias, assert_never
+
+from heaveto.agents.base import AgentCallback, BaseAgent, as_tuple
+from heaveto.agents.context import AgentContext
+from heaveto.agents.instruction import fill_instruction
+from heaveto.agents.transfer import TransferTool
+from heaveto.core.plan import CallModel, Finish, HandOver, RunCalls, Wait, plan_answer, plan_step
+from heaveto.core.request import Generation, ModelRequest, ToolDeclaration
+from heaveto.errors import DuplicateNameError, UnknownAgentError
+from heaveto.events.contents import Content, Json, text_of
+from heaveto.events.records import Message, StateChanged
+from heaveto.models.base import Model
+from heaveto.tools.base import Tool, ToolContext
+from heaveto.tools.function import as_tool
+
+Instruction: TypeAlias = str | Callable[[AgentContext], str | Awaitable[str]]
+ModelCallback: TypeAlias = Callable[
+    [AgentContext, ModelRequest],
+    Awaitable[Content | ModelRequest | None] | Content | ModelRequest | None,
+]
+"""Before a model call. A content is taken as the answer, the model is not asked; a request replaces the request."""
+AnswerCallback: TypeAlias = Callable[[AgentContext, Content], Awaitable[Content | None] | Content | None]
+"""After a model call. A content replaces the answer."""
+ModelErrorCallback: TypeAlias = Callable[
+    [AgentContext, ModelRequest, Exception], Awaitable[Content | None] | Content | None
+]
+ToolCallback: TypeAlias = Callable[
+    [Tool, dict[str, Json], ToolContext], Awaitable[dict[str, Json] | None] | dict[str, Json] | None
+]
+"""Before a tool call. A dict is taken as the result, the tool is not executed."""
+ResultCallback: TypeAlias = Callable[
+    [Tool, dict[str, Json], ToolContext, dict[str, Json]],
+    Awaitable[dict[str, Json] | None] | dict[str, Json] | None,
+]
+ToolErrorCallback: TypeAlias = Callable[
+    [Tool, dict[str, Json], ToolContext, Exception],
+    Awaitable[dict[str, Json] | None] | dict[str, Json] | None,
+]
+
+
+class LlmAgent(BaseAgent):
+    """An agent that decides with a model."""
+
+    def __init__(
+        self,
+        name: str,
+        model: Model,
+        *,
+        instruction: Instruction = "",
+        description: str = "",
+        tools: Sequence[Tool | Callable[..., Any]] = (),
+        sub_agents: Sequence[BaseAgent] = (),
+        output_key: str | None = None,
+        generation: Generation | None = None,
+        disallow_transfer_to_parent: bool = False,
+        disallow_transfer_to_peers: bool = False,
+        before_agent_callback: AgentCallback | Sequence[AgentCallback] | None = None,
+        after_agent_callback: AgentCallback | Sequence[AgentCallback] | None = None,
+        before_model_callback: ModelCallback | Sequence[ModelCallback] | None = None,
+        after_model_callback: AnswerCallback | Sequence[AnswerCallback] | None = None,
+        on_model_error_callback: ModelErrorCallback | Sequence[ModelErrorCallback] | None = None,
+        before_tool_callback: ToolCallback | Sequence[ToolCallback] | None = None,
+        after_tool_callback: ResultCallback | Sequence[ResultCallback] | None = None,
+        on_tool_error_callback: ToolErrorCallback | Sequence[ToolErrorCallback] | None = None,
+    ) -> None:
+        """Make an agent with a model.
+
+        Args:
+            name, description, sub_agents, before_agent_callback, after_agent_callback: as in `BaseAgent`.
+            model: the model to ask.
+            instruction: the system text, with ``{state}`` placeholders, or a function that returns it as it is.
+            tools: tools, or functions that become tools.
+            output_key: the state key that the final text of the agent is saved to.
+            generation: temperature and the like.
+            disallow_transfer_to_parent, disallow_transfer_to_peers: narrows where its model may hand over to. It may
+                hand over to its sub-agents, and to parent and peers that are agents with a model.
+
+        Callbacks are tried in order; the first that returns something wins.
+        """
+        super().__init__(
+            name,
+            description=description,
+            sub_agents=sub_agents,
+            before_agent_callback=before_agent_callback,
+            after_agent_callback=after_agent_callback,
+        )
+        self.model, self.instruction, self.output_key = model, instruction, output_key
+        self.generation = generation or Generation()
+        self.tools = tuple(as_tool(tool) for tool in tools)
+        self.disallow_transfer_to_parent = disallow_transfer_to_parent
+        self.disallow_transfer_to_peers = disallow_transfer_to_peers
+        self.before_model_callbacks = as_tuple(before_model_callback)
+        self.after_model_callbacks = as_tuple(after_model_callback)
+        self.on_model_error_callbacks = as_tuple(on_model_error_callback)
+        self.before_tool_callbacks = as_tuple(before_tool_callback)
+        self.after_tool_callbacks = as_tuple(after_tool_callback)
+        self.on_tool_error_callbacks = as_tuple(on_tool_error_callback)
+        self._by_name: dict[str, Tool] | None = None
+        self._declarations: tuple[ToolDeclaration, ...] | None = None
+
+    @property
+    def toolbox(self) -> dict[str, Tool]:
+        """All tools that the model may call, by name; the transfer tool included.
+
+        Raises:
+            DuplicateNameError: two tools have the same name.
+        """
+        if self._by_name is None:
+            tools = list(self.tools)
+            targets = self.transfer_targets()
+            if targets:
+                tools.append(TransferTool(targets))
+            by_name: dict[str, Tool] = {}
+            for tool in tools:
+                if tool.name in by_name:
+                    raise DuplicateNameError("tool", tool.name, f"agent {self.name!r}")
+                by_name[tool.name] = tool
+            self._by_name = by_name
+        return self._by_name
+
+    @property
+    def declarations(self) -> tuple[ToolDeclaration, ...]:
+        """What the model is told about its tools."""
+        if self._declarations is None:
+            self._declarations = tuple(tool.declaration() for tool in self.toolbox.values())
+        return self._declarations
+
+    def transfer_targets(self) -> list[BaseAgent]:
+        """Return the agents that this one's model may hand over to."""
+        targets: list[BaseAgent] = list(self.sub_agents)
+        if isinstance(self.parent, LlmAgent):
+            if not self.disallow_transfer_to_parent:
+                targets.append(self.parent)
+            if not self.disallow_transfer_to_peers:
+                targets.extend(peer for peer in self.parent.sub_agents if peer is not self)
+        return targets
+
+    async def instruct(self, ctx: AgentContext) -> str:
+        """Return the system text for a request."""
+        if isinstance(self.instruction, str):
+            return fill_instruction(self.instruction, ctx.state) if "{" in self.instruction else self.instruction
+        text = self.instruction(ctx)
+        return await text if isawaitable(text) else text
+
+    async def run(self, ctx: AgentContext) -> None:
+        step = plan_step(ctx.host.run, self.name, ctx.branch)
+        while True:
+            match step:
+                case CallModel():
+                    answer = await ctx.host.call_model(self, ctx)
+                    step = plan_answer(ctx.host.run, answer)
+                    if isinstance(step, Finish):
+                        self._stage_output(ctx, answer)
+                case RunCalls():
+                    await ctx.host.run_calls(self, ctx, step.calls)
+                    step = plan_step(ctx.host.run, self.name, ctx.branch)
+                case HandOver():
+                    await ctx.run_agent(self._agent_at(step.agent))
+                    return
+                case Wait() | Finish():
+                    return
+                case _:
+                    assert_never(step)
+
+    def _stage_output(self, ctx: AgentContext, message: Message) -> None:
+        text = text_of(message.parts)
+        if self.output_key and text:
+            record_id, time = ctx.host.stamp()
+            ctx.stage(
+                StateChanged(
+                    id=record_id, time=time, run_id=ctx.run_id, delta={self.output_key: text}, author=self.name
+                )
+            )
+
+    def _agent_at(self, path: str) -> BaseAgent:
+        root = self.root
+        for agent in root.walk():
+            if agent.path == path:
+                return agent
+        raise UnknownAgentError(path, tuple(agent.name for agent in root.walk()))

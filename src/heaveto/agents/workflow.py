@@ -1,0 +1,90 @@
+"""Workflow agents: one after another, side by side, again and again.
+
+Each records a checkpoint before it goes on, so that a resumed run knows where it was (adk.md appendix A1-A4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from heaveto.agents.base import AgentCallback, BaseAgent
+from heaveto.agents.context import AgentContext
+from heaveto.errors import ConfigError
+
+CURRENT = "current_sub_agent"
+LOOPED = "times_looped"
+
+
+class SequentialAgent(BaseAgent):
+    """Runs its sub-agents one after another. Checkpoint: ``{current_sub_agent}``."""
+
+    async def run(self, ctx: AgentContext) -> None:
+        for child in self.sub_agents:
+            await ctx.checkpoint({CURRENT: child.name})
+            await ctx.run_agent(child)
+
+
+class ParallelAgent(BaseAgent):
+    """Runs its sub-agents at the same time, each in a branch of its own. Checkpoint: ``{}``.
+
+    They do not see each other's messages; agents that come later see all of them. If one fails, the others are
+    stopped and the run fails.
+    """
+
+    async def run(self, ctx: AgentContext) -> None:
+        await ctx.checkpoint({})
+        try:
+            async with asyncio.TaskGroup() as group:
+                for child in self.sub_agents:
+                    name = f"{self.name}.{child.name}"
+                    branch = f"{ctx.branch}.{name}" if ctx.branch else name
+                    group.create_task(ctx.run_agent(child, branch=branch))
+        except BaseExceptionGroup as failures:
+            raise _first(failures) from failures
+
+
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first failure of a group; the others are consequences, or lost to it in time."""
+    first = failures.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+class LoopAgent(BaseAgent):
+    """Runs its sub-agents in turn until one escalates or `max_iterations` is reached.
+
+    Checkpoint: ``{current_sub_agent, times_looped}``, with the number of completed rounds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        sub_agents: Sequence[BaseAgent] = (),
+        max_iterations: int | None = None,
+        before_agent_callback: AgentCallback | Sequence[AgentCallback] | None = None,
+        after_agent_callback: AgentCallback | Sequence[AgentCallback] | None = None,
+    ) -> None:
+        super().__init__(
+            name,
+            description=description,
+            sub_agents=sub_agents,
+            before_agent_callback=before_agent_callback,
+            after_agent_callback=after_agent_callback,
+        )
+        if max_iterations is not None and max_iterations < 1:
+            raise ConfigError(f"loop agent {name!r}: max_iterations must be at least 1, not {max_iterations}")
+        self.max_iterations = max_iterations
+
+    async def run(self, ctx: AgentContext) -> None:
+        looped = 0
+        while self.sub_agents and (self.max_iterations is None or looped < self.max_iterations):
+            for child in self.sub_agents:
+                before = ctx.host.session.last_seq
+                await ctx.checkpoint({CURRENT: child.name, LOOPED: looped})
+                await ctx.run_agent(child)
+                await ctx.host.flush()
+                if ctx.host.run.has_escalated(ctx.branch, since=before):
+                    return
+            looped += 1

@@ -1,0 +1,79 @@
+"""How a run is carried out: settings per run, with ADK's names where ADK has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from heaveto.errors import InputError
+from heaveto.events.records import Limits
+
+BusyPolicy: TypeAlias = Literal["queue", "reject", "interrupt", "merge", "steer"]
+"""What becomes of a message that arrives while the session is busy.
+
+queue: it waits for its turn. reject: an error, nothing is written. interrupt: the running run is stopped as
+superseded, then it runs. merge: it joins the newest waiting message, one answer for all. steer: it is handed to the
+running run, at its next step.
+"""
+
+ToolExecutionMode: TypeAlias = Literal["NONE", "SEQUENTIAL", "PARALLEL", "PARALLEL_SUBSCRIBE"]
+"""How the calls of one model message are executed.
+
+SEQUENTIAL: one after another. PARALLEL, and NONE: coroutines overlap, blocking functions run one after another.
+PARALLEL_SUBSCRIBE: blocking functions overlap too, each in a thread.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """Settings of one run. Times are in seconds; `deadline` is a point in epoch seconds.
+
+    Attributes:
+        max_llm_calls: model calls of the run, over all its agents and attempts; None for no limit.
+        max_tokens, max_cost, max_seconds: further budgets.
+        on_limit: whether a run that used up a budget ends as stopped (cause ``budget``), or fails.
+        deadline: when the run is stopped (cause ``deadline``).
+        streaming: whether readers get `Delta`s.
+        tool_execution_mode: how the calls of one message are executed.
+        cancel_grace_seconds: how long a stop waits for work to end before it is called still running.
+        busy_policy: what becomes of the message if the session is busy.
+        straggler_wait_seconds: how long the run waits at its start for work that an earlier stop left running.
+        model_retries: how often a failed model request is repeated, if nothing of the answer was seen yet.
+        retry_backoff_seconds: the first pause before a repetition, doubled each time, unless the provider names one.
+    """
+
+    max_llm_calls: int | None = 500
+    max_tokens: int | None = None
+    max_cost: float | None = None
+    max_seconds: float | None = None
+    on_limit: Literal["stop", "fail"] = "fail"
+    deadline: float | None = None
+    streaming: bool = True
+    tool_execution_mode: ToolExecutionMode = "NONE"
+    cancel_grace_seconds: float = 2.0
+    busy_policy: BusyPolicy = "queue"
+    straggler_wait_seconds: float = 0.0
+    model_retries: int = 2
+    retry_backoff_seconds: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("max_llm_calls", "max_tokens", "max_cost", "max_seconds"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise InputError(f"RunConfig.{name} must be positive, or None for no limit; not {value}")
+        for name in ("cancel_grace_seconds", "straggler_wait_seconds", "model_retries", "retry_backoff_seconds"):
+            value = getattr(self, name)
+            if value < 0:
+                raise InputError(f"RunConfig.{name} must not be negative; it is {value}")
+
+    @property
+    def limits(self) -> Limits:
+        """The budgets, as they are recorded with the run."""
+        return Limits(
+            llm_calls=self.max_llm_calls,
+            tokens=self.max_tokens,
+            cost=self.max_cost,
+            seconds=self.max_seconds,
+            deadline=self.deadline,
+            on_limit=self.on_limit,
+        )

@@ -1,0 +1,92 @@
+"""A message while it is being streamed: assembled, shown to readers, saved now and then."""
+
+from __future__ import annotations
+
+from heaveto.core.request import ModelRequest
+from heaveto.events.records import Delta, Draft
+from heaveto.ids import IdSource
+from heaveto.models.assemble import Assembler, estimate_usage
+from heaveto.models.base import CallChunk, Chunk, Model, TextChunk, ThoughtChunk
+
+SAVE_AFTER_SECONDS = 0.25
+SAVE_AFTER_CHARACTERS = 1024
+
+
+class LiveDraft:
+    """One answer of a model, up to the moment.
+
+    Attributes:
+        message_id: the id that the final message will have.
+        deltas: what readers are shown, in order; a reader keeps its own position in it.
+        unsaved: characters received since the last save.
+    """
+
+    __slots__ = ("_assembler", "_model", "author", "branch", "deltas", "message_id", "request", "unsaved")
+
+    def __init__(
+        self, message_id: str, *, author: str, branch: str, model: Model, request: ModelRequest, ids: IdSource
+    ) -> None:
+        self.message_id, self.author, self.branch, self.request = message_id, author, branch, request
+        self._model = model
+        self._assembler = Assembler(ids, provider=model.profile.name)
+        self.deltas: list[Delta] = []
+        self.unsaved = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of the answer was received yet, so that the request may be repeated (F63)."""
+        return not self._assembler.partial()
+
+    @property
+    def assembler(self) -> Assembler:
+        return self._assembler
+
+    def feed(self, chunk: Chunk) -> bool:
+        """Take one chunk; return whether there is something new to show."""
+        self._assembler.feed(chunk)
+        match chunk:
+            case TextChunk(text=text) if text:
+                return self._show("text", text)
+            case ThoughtChunk(text=text) if text:
+                return self._show("thought", text)
+            case CallChunk(args=args, index=index) if args:
+                return self._show("args", args, index)
+            case _:
+                return False
+
+    def _show(self, kind: str, text: str, index: int = 0) -> bool:
+        self.unsaved += len(text)
+        self.deltas.append(
+            Delta(
+                run_id=self.request.run_id,
+                message_id=self.message_id,
+                author=self.author,
+                kind=kind,  # type: ignore[arg-type]
+                text=text,
+                branch=self.branch,
+                index=index,
+            )
+        )
+        return True
+
+    def snapshot(self, *, last: bool = False) -> Draft:
+        """Return what was received so far, with an estimated usage where the provider reported none (F126).
+
+        The `last` one, that of a cut answer, estimates the request as well, which means reading all of it.
+        """
+        parts = self._assembler.partial()
+        usage = self._assembler.usage
+        if usage is None:
+            asked = self.request if last else ModelRequest(turns=())
+            usage = estimate_usage(asked, parts)
+        return Draft(
+            message_id=self.message_id,
+            run_id=self.request.run_id,
+            author=self.author,
+            parts=parts,
+            branch=self.branch,
+            provider=self._model.profile.name,
+            model=self._model.name,
+            seen=self.request.seen,
+            usage=usage,
+        )

@@ -1,0 +1,446 @@
+"""A session's lane in this process: one run at a time, in order, whoever asked for it and wherever it was queued.
+
+The lane's pump is the only place that claims a session, closes what a dead holder left, and starts runs. The order of
+waiting runs is durable (`Queued` records), so any process may carry out any of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from heaveto.core.close import Ending, close_run, report_of
+from heaveto.core.fold import RunState
+from heaveto.errors import (
+    LeaseHeldError,
+    LogMovedError,
+    RunnerClosedError,
+    SessionBusyError,
+    StaleLeaseError,
+    UnknownSessionError,
+)
+from heaveto.events.contents import Content, Json
+from heaveto.events.records import (
+    ErrorInfo,
+    Message,
+    Queued,
+    Record,
+    RunStarted,
+    SessionKey,
+    StateChanged,
+    Trigger,
+)
+from heaveto.runner.config import RunConfig
+from heaveto.runner.hooks import RunEnd
+from heaveto.runner.live import LiveRun
+from heaveto.runner.log import SessionLog
+from heaveto.runner.services import END_HOOK_SECONDS, Services, logger
+from heaveto.runner.stops import ask_to_stop
+from heaveto.runner.supervise import carry
+from heaveto.stores.base import Guard, Lease
+
+_RETRY_CLAIM_SECONDS = 0.5
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A message on its way to becoming a run.
+
+    Attributes:
+        admitted: resolved when the message is durable, as a run or in the inbox; the run id may have become another's.
+        failure: why this process gave the run up, where its log cannot tell.
+        cause: the original error of a failed run.
+    """
+
+    run_id: str
+    content: Content
+    config: RunConfig
+    admitted: asyncio.Future[None]
+    guard: Guard | None = None
+    state_delta: dict[str, Json] = field(default_factory=dict[str, Json])
+    trigger: Trigger = "message"
+    failure: BaseException | None = None
+    cause: BaseException | None = None
+
+    def admit(self) -> None:
+        if not self.admitted.done():
+            self.admitted.set_result(None)
+
+    def refuse(self, error: BaseException) -> None:
+        self.failure = error
+        if not self.admitted.done():
+            self.admitted.set_exception(error)
+
+
+class Lane:
+    """One session's runs, one at a time."""
+
+    def __init__(self, services: Services, key: SessionKey, *, create_session: bool) -> None:
+        self._services, self._create_session = services, create_session
+        self.log = SessionLog(services.store, key)
+        self.live: LiveRun | None = None
+        self.closed = False
+        self._direct: deque[Ticket] = deque()
+        self._tickets: dict[str, Ticket] = {}
+        self._pump: asyncio.Task[None] | None = None
+        self._reap = True
+        """Whether a dead process may have left something in this session: a run to close, an end hook to call."""
+        self._telling_end = False
+        self._stragglers: set[asyncio.Task[None]] = set()
+
+    @property
+    def key(self) -> SessionKey:
+        return self.log.key
+
+    @property
+    def is_idle(self) -> bool:
+        return self._pump is None
+
+    @property
+    def _is_free(self) -> bool:
+        """Nothing runs and nothing waits here, as far as this process knows."""
+        return self.live is None and not self._direct and not self.log.state.queue and not self._telling_end
+
+    @property
+    def is_forgettable(self) -> bool:
+        """Nothing goes on in it and nobody follows it: what it knows can be read again."""
+        return self.is_idle and not self._stragglers and not self.log.is_watched
+
+    async def admit(self, ticket: Ticket) -> None:
+        """Make a message durable: as a run if the session is free, else as the busy policy says.
+
+        Raises:
+            SessionBusyError: it is busy, and the policy is ``reject``.
+            GuardTakenError: the ticket's idempotency key was used before.
+            UnknownSessionError, StoreError
+        """
+        if self._is_free:
+            self._direct.append(ticket)
+            self.kick()
+            self.log.notify()
+        else:
+            await self._join(ticket)
+        await asyncio.shield(ticket.admitted)
+
+    def kick(self, *, reap: bool = False) -> None:
+        """See to it that the pump looks for work."""
+        self._reap = self._reap or reap
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._pump_runs(), name=f"heaveto lane {self.key}")
+
+    async def drained(self) -> None:
+        """Wait until the pump has nothing to do."""
+        while self._pump is not None:
+            await asyncio.wait({self._pump})
+
+    # --- the busy policies ----------------------------------------------------------------------------------------
+
+    async def _join(self, ticket: Ticket) -> None:
+        state = self.log.state
+        policy = ticket.config.busy_policy
+        match policy:
+            case "reject":
+                raise SessionBusyError(self.key, state.current)
+            case "queue":
+                await self._enqueue(ticket)
+            case "interrupt":
+                before = [run_id for run_id in (state.current, *state.queue) if run_id is not None]
+                await self._enqueue(ticket)
+                for run_id in before:
+                    await ask_to_stop(self._services, self.log, run_id, "superseded", by=ticket.run_id)
+            case "merge":
+                await self._merge(ticket)
+            case "steer":
+                await self._steer(ticket)
+            case _:
+                assert_never(policy)
+        ticket.admit()
+        self.kick()
+
+    async def _enqueue(self, ticket: Ticket) -> None:
+        self._tickets[ticket.run_id] = ticket
+        try:
+            await self.log.append([self._queued(ticket)], token=None, guard=ticket.guard)
+        except BaseException:
+            self._tickets.pop(ticket.run_id, None)
+            raise
+
+    async def _merge(self, ticket: Ticket) -> None:
+        """Add the message to the newest one that waits; if none waits, it waits itself."""
+        while True:
+            waiting = [run_id for run_id in self.log.state.queue if self.log.state.run(run_id).cancel is None]
+            if not waiting:
+                await self._enqueue(ticket)
+                return
+            own, ticket.run_id = ticket.run_id, waiting[-1]
+            try:
+                await self.log.append(
+                    [self._queued(ticket)], token=None, expect=self.log.state.last_seq, guard=ticket.guard
+                )
+                return
+            except LogMovedError:
+                ticket.run_id = own
+                await self.log.refresh()
+
+    async def _steer(self, ticket: Ticket) -> None:
+        """Hand the message to the run that is running; if it is past listening, the message waits for its turn."""
+        while True:
+            run = self.log.state.current_run
+            if run is None or run.cancel is not None:
+                await self._enqueue(ticket)
+                return
+            record_id, time = self._services.stamp()
+            steer = Message(id=record_id, time=time, run_id=run.run_id, author="user", parts=ticket.content.parts)
+            try:
+                await self.log.append([steer], token=None, expect=self.log.state.last_seq, guard=ticket.guard)
+                ticket.run_id = run.run_id
+                return
+            except LogMovedError:
+                await self.log.refresh()
+
+    def _queued(self, ticket: Ticket) -> Queued:
+        record_id, time = self._services.stamp()
+        return Queued(
+            id=record_id, time=time, run_id=ticket.run_id, input=ticket.content, owner=self._services.store.owner,
+            limits=ticket.config.limits,
+        )  # fmt: skip
+
+    # --- the pump -------------------------------------------------------------------------------------------------
+
+    async def _pump_runs(self) -> None:
+        try:
+            while not self.closed and (self._direct or self.log.state.queue or self._reap):
+                await self._take_turn()
+        except Exception as error:
+            self._refuse_all(error)
+        except asyncio.CancelledError:
+            self._refuse_all(RunnerClosedError())
+            raise
+        finally:
+            self._pump = None
+            if self.closed:
+                self._refuse_all(RunnerClosedError())
+            self.log.notify()
+
+    def _refuse_all(self, error: BaseException) -> None:
+        for ticket in (*self._direct, *self._tickets.values()):
+            ticket.refuse(error)
+        self._direct.clear()
+        self._tickets.clear()
+
+    async def _take_turn(self) -> None:
+        """Claim the session, close what is left over, carry out one run, give the session back."""
+        lease = await self._claim()
+        if lease is None:
+            return
+        settled: list[str] = []
+        try:
+            if lease.last_seq != self.log.state.last_seq:
+                await self.log.refresh()
+            self.log.state.shared = dict(lease.shared)
+            if self._reap or self.log.state.current is not None:
+                settled.extend(await self._close_leftovers(lease))
+            ticket = self._next()
+            if ticket is not None:
+                settled.extend(await self._carry_out(lease, ticket))
+        except StaleLeaseError:
+            logger.warning("session %s was taken over by another worker", self.key)
+            self._reap = True
+        finally:
+            await self._services.store.release(lease, settled=settled)
+
+    async def _claim(self) -> Lease | None:
+        try:
+            return await self._services.store.claim(self.key)
+        except UnknownSessionError:
+            if not self._create_session:
+                raise
+            await self._services.store.create_session(self.key)
+            return await self._services.store.claim(self.key)
+        except LeaseHeldError:
+            changed = asyncio.Event()
+            unwatch = self.log.watch(changed.set)
+            try:
+                await self.log.refresh()
+                await self._stand_in_line()
+                await _wait(changed, _RETRY_CLAIM_SECONDS)
+            finally:
+                unwatch()
+            return None
+
+    async def _stand_in_line(self) -> None:
+        """Another worker holds the session: messages that hoped to start at once do as their policy says."""
+        while self._direct:
+            ticket = self._direct.popleft()
+            try:
+                await self._join(ticket)
+            except Exception as error:
+                ticket.refuse(error)
+
+    def _next(self) -> Ticket | None:
+        """The head of the durable queue comes first, whoever put it there; then those that need no queue."""
+        for queued in self.log.state.queue.values():
+            ticket = self._tickets.pop(queued.run_id, None)
+            return ticket if ticket is not None else self._adopt(queued)
+        return self._direct.popleft() if self._direct else None
+
+    def _adopt(self, queued: Queued) -> Ticket:
+        limits = queued.limits
+        config = RunConfig(
+            max_llm_calls=limits.llm_calls, max_tokens=limits.tokens, max_cost=limits.cost, max_seconds=limits.seconds,
+            deadline=limits.deadline, on_limit=limits.on_limit,
+        )  # fmt: skip
+        admitted = asyncio.get_running_loop().create_future()
+        return Ticket(queued.run_id, queued.input, config, admitted)
+
+    async def _carry_out(self, lease: Lease, ticket: Ticket) -> list[str]:
+        try:
+            run_id = await self._run(lease, ticket)
+        except StaleLeaseError:
+            raise
+        except Exception as error:
+            ticket.refuse(error)
+            self._reap = self._reap or self.log.state.current is not None
+            return []
+        await self._tell_end(self.log.state.run(run_id))
+        return [run_id]
+
+    async def _run(self, lease: Lease, ticket: Ticket) -> str:
+        await self._await_stragglers(ticket.config.straggler_wait_seconds)
+        live = LiveRun(self._services, self.log, lease, ticket.run_id, ticket.config)
+        self.live = live
+        try:
+            if await self._begin(live, ticket):
+                ticket.admit()
+                await carry(live, self._services.app.agent_at(live.run.agent))
+                ticket.cause = live.error
+            ticket.admit()
+        finally:
+            live.finished.set()
+            self.live = None
+            self._keep_stragglers(live)
+        return ticket.run_id
+
+    async def _begin(self, live: LiveRun, ticket: Ticket) -> bool:
+        """Record the start; or, where a stop was asked for before, the end. Return whether there is work to do."""
+        content = ticket.content
+        while True:
+            run, state = live.run, self.log.state
+            if run.cancel is not None:
+                batch = self._never_ran(run, ticket)
+            else:
+                # What was merged into a waiting run is its input too.
+                content = Content(run.input.parts) if run.input.parts else ticket.content
+                for callback in self._services.app.hooks.at("on_user_message"):
+                    content = await callback(self.key, content) or content
+                batch = self._started(ticket, content)
+            guard = None if run.status == "queued" else ticket.guard
+            try:
+                await live.journal.write_first(batch, expect=state.last_seq, guard=guard)
+                return run.ended is None
+            except LogMovedError:
+                await self.log.refresh()
+
+    def _started(self, ticket: Ticket, content: Content) -> list[Record]:
+        record_id, time = self._services.stamp()
+        app = self._services.app
+        active = self.log.state.active_agent
+        agent = app.agent_at(active) if active else app.root_agent
+        started = RunStarted(
+            id=record_id, time=time, run_id=ticket.run_id, input=content, trigger=ticket.trigger, agent=agent.path,
+            tree_hash=app.tree_hash, limits=ticket.config.limits,
+        )  # fmt: skip
+        delta = {key: value for key, value in ticket.state_delta.items() if not key.startswith("temp:")}
+        if not delta:
+            return [started]
+        record_id, time = self._services.stamp()
+        return [started, StateChanged(id=record_id, time=time, run_id=ticket.run_id, delta=delta, author="user")]
+
+    def _never_ran(self, run: RunState, ticket: Ticket) -> list[Record]:
+        """A run that was stopped while it waited. If a newer message superseded it, its text still counts (F29)."""
+        stop = run.cancel
+        assert stop is not None
+        ending = Ending("cancelled", stop.cause, stop.by, stop.reason)
+        heard = self._started(ticket, run.input or ticket.content) if stop.cause == "superseded" else []
+        return [*heard, *close_run(run, ending, stamp=self._services.stamp)]
+
+    # --- leftovers ------------------------------------------------------------------------------------------------
+
+    async def _close_leftovers(self, lease: Lease) -> list[str]:
+        """Close the run that a dead holder left open, and call the end hooks that it did not come to (P7)."""
+        settled: list[str] = []
+        run = self.log.state.current_run
+        if run is not None:
+            await self._seal(lease, run)
+        for unfinished in await self._services.store.unfinished(self.key):
+            if unfinished.ended:
+                ended = self.log.state.run(unfinished.run_id)
+                await self._tell_end(ended, redelivered=run is None or ended.run_id != run.run_id)
+                settled.append(unfinished.run_id)
+        self._reap = False
+        return settled
+
+    async def _seal(self, lease: Lease, run: RunState) -> None:
+        drafts = await self._services.store.drafts(self.key, run.run_id)
+        logger.warning("session %s: closing run %s, whose process died", self.key, run.run_id)
+        while True:
+            stop = run.cancel
+            if stop is not None:
+                ending = Ending("cancelled", stop.cause, stop.by, stop.reason)
+            else:
+                error = ErrorInfo("ProcessDied", "the process that carried the run died", retryable=True)
+                ending = Ending("failed", "crash", error=error)
+            records = close_run(run, ending, stamp=self._services.stamp, drafts=drafts)
+            try:
+                await self.log.append(records, token=lease.token, expect=self.log.state.last_seq)
+                return
+            except LogMovedError:
+                await self.log.refresh()
+
+    async def _tell_end(self, run: RunState, *, redelivered: bool = False) -> None:
+        """Call the end hooks: shielded, bounded, their errors logged."""
+        ended = run.ended
+        callbacks = self._services.app.hooks.at("on_run_end")
+        if ended is None or not callbacks:
+            return
+        end = RunEnd(self.key, run.run_id, ended, report_of(ended), ended.usage, redelivered)
+        self._telling_end = True
+        try:
+            for callback in callbacks:
+                await asyncio.shield(self._services.spawn(_bounded(callback, end), f"end hook of run {run.run_id}"))
+        finally:
+            self._telling_end = False
+
+    # --- stragglers -----------------------------------------------------------------------------------------------
+
+    def _keep_stragglers(self, live: LiveRun) -> None:
+        for operation in live.operations.values():
+            if operation.task is not None and not operation.task.done():
+                self._stragglers.add(operation.task)
+                self._services.background.add(operation.task)
+                operation.task.add_done_callback(self._stragglers.discard)
+                operation.task.add_done_callback(self._services.background.discard)
+
+    async def _await_stragglers(self, seconds: float) -> None:
+        if seconds > 0 and self._stragglers:
+            await asyncio.wait(set(self._stragglers), timeout=seconds)
+
+
+async def _bounded(callback: Callable[[RunEnd], object], end: RunEnd) -> None:
+    try:
+        async with asyncio.timeout(END_HOOK_SECONDS):
+            await callback(end)  # type: ignore[misc]
+    except Exception:
+        logger.exception("an on_run_end hook failed for run %s", end.run_id)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass
+

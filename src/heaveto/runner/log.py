@@ -1,0 +1,164 @@
+"""A session's log as this process knows it: the fold, kept up to date with the store, and those who watch it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from heaveto.core.fold import SessionState
+from heaveto.core.project import View
+from heaveto.core.request import Profile, Turns
+from heaveto.events.records import Record, SessionKey
+from heaveto.stores.base import Guard, Store
+
+_MAX_VIEWS = 64
+
+
+class SessionLog:
+    """One session's log in this process. All appends of this process go through it.
+
+    `state` never runs ahead of the store: a record is in it only after its append was durable, and in seq order.
+    """
+
+    __slots__ = (
+        "_hinted",
+        "_inflight",
+        "_refreshing",
+        "_unsubscribe",
+        "_views",
+        "_watchers",
+        "key",
+        "loaded",
+        "state",
+        "store",
+    )
+
+    def __init__(self, store: Store, key: SessionKey) -> None:
+        self.store, self.key = store, key
+        self.state = SessionState()
+        self.loaded = False
+        self._watchers: list[Callable[[], None]] = []
+        self._views: OrderedDict[tuple[str, str, Profile], View] = OrderedDict()
+        self._inflight: set[asyncio.Task[int]] = set()
+        self._refreshing: asyncio.Task[None] | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+        self._hinted = 0
+
+    async def refresh(self) -> None:
+        """Read what others appended.
+
+        Raises:
+            UnknownSessionError, SessionErasedError
+        """
+        records = await self.store.read(self.key, after=self.state.last_seq)
+        self.loaded = True
+        self._absorb(records)
+
+    async def append(
+        self, records: Sequence[Record], *, token: int | None, expect: int | None = None, guard: Guard | None = None
+    ) -> int:
+        """Append, and return when the records are durable and in `state`; errors as in `Store.append`.
+
+        Cancelling the caller does not cancel the append: it goes on, and `settle` waits for it.
+        """
+        task = asyncio.ensure_future(self._append(records, token, expect, guard))
+        self._inflight.add(task)
+        task.add_done_callback(self._landed)
+        return await asyncio.shield(task)
+
+    async def _append(
+        self, records: Sequence[Record], token: int | None, expect: int | None, guard: Guard | None
+    ) -> int:
+        last = await self.store.append(self.key, records, token=token, expect=expect, guard=guard)
+        first = last - len(records) + 1
+        if first <= self.state.last_seq + 1:
+            self._absorb([replace(record, seq=first + index) for index, record in enumerate(records)])
+        else:
+            await self.refresh()
+        return last
+
+    def _landed(self, task: asyncio.Task[int]) -> None:
+        self._inflight.discard(task)
+        if not task.cancelled():
+            task.exception()  # an abandoned append's error is its caller's loss, not a warning at exit
+        self._follow_hint()
+
+    async def settle(self) -> None:
+        """Wait until no append of this process is under way."""
+        while self._inflight:
+            await asyncio.wait(self._inflight)
+
+    def _absorb(self, records: Sequence[Record]) -> None:
+        last = self.state.last_seq
+        fresh = [record for record in records if record.seq > last]
+        if not fresh:
+            return
+        for record in fresh:
+            self.state.apply(record)
+        self.notify()
+
+    def notify(self) -> None:
+        """Tell the watchers that there is something new: a record, or a piece of a draft."""
+        for watcher in tuple(self._watchers):
+            watcher()
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call `watcher` after each change, also by other processes, until the returned function is called."""
+        if not self._watchers:
+            self._unsubscribe = self.store.subscribe(self.key, self._hint)
+        self._watchers.append(watcher)
+
+        def unwatch() -> None:
+            if watcher in self._watchers:
+                self._watchers.remove(watcher)
+            if not self._watchers and self._unsubscribe is not None:
+                self._unsubscribe()
+                self._unsubscribe = None
+
+        return unwatch
+
+    @property
+    def is_watched(self) -> bool:
+        return bool(self._watchers)
+
+    def _hint(self, last_seq: int = 10**9) -> None:
+        """The store says that the log has grown, or that its lease is free."""
+        self._hinted = max(self._hinted, last_seq)
+        if self._hinted > self.state.last_seq:
+            self._follow_hint()
+        else:
+            self.notify()
+
+    def _follow_hint(self) -> None:
+        behind = self._hinted > self.state.last_seq
+        if behind and not self._inflight and self._refreshing is None and self._watchers:
+            self._refreshing = asyncio.ensure_future(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        try:
+            await self.refresh()
+        except Exception:
+            self.notify()  # the watchers' own next step meets the store's error
+        finally:
+            self._refreshing = None
+
+    def turns(self, agent: str, branch: str, profile: Profile) -> Turns:
+        """Return the conversation as an agent's model is told it now. Costs what is new since the last time."""
+        key = (agent, branch, profile)
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = View(agent, branch, profile, self._first_index(branch))
+            if len(self._views) > _MAX_VIEWS:
+                self._views.popitem(last=False)
+        else:
+            self._views.move_to_end(key)
+        return view.turns(self.state.records)
+
+    def _first_index(self, branch: str) -> int:
+        """An isolated branch begins at the call that it works for."""
+        _, isolated, rest = branch.rpartition("@")
+        call = self.state.calls.get(rest.split(".")[0]) if isolated else None
+        return call.seq - 1 if call is not None else 0

@@ -1,0 +1,228 @@
+"""One started tool call: its work, what a stop does to it, and its one settlement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from heaveto.agents.base import BaseAgent
+from heaveto.agents.context import AgentContext
+from heaveto.agents.llm import LlmAgent
+from heaveto.core.close import Work
+from heaveto.errors import GuardTakenError, NotSerializableError, RunCancelled, ToolFatalError
+from heaveto.events.contents import FunctionCall, Json
+from heaveto.events.records import CallProgress, CallSettled, CallStarted, CallStatus, Cause, Record, StateChanged
+from heaveto.runner.blocking import run_in_thread
+from heaveto.runner.services import logger
+from heaveto.stores.base import Guard
+from heaveto.tools.base import Tool, ToolContext
+from heaveto.tools.response import to_response
+
+if TYPE_CHECKING:
+    from heaveto.runner.live import LiveRun
+
+
+class ToolOperation:
+    """A call from its start to its settlement. Implements the run's side of `ToolContext`."""
+
+    def __init__(
+        self, live: LiveRun, agent: LlmAgent, ctx: AgentContext, call: FunctionCall, tool: Tool, bound: dict[str, Any]
+    ) -> None:
+        self.live, self.agent, self.agent_ctx, self.call, self.tool, self._bound = live, agent, ctx, call, tool, bound
+        known = live.session.calls.get(call.call_id)
+        self.attempt = (known.attempt if known is not None else 0) + 1
+        self._state = live.state_view()
+        self._loop = asyncio.get_running_loop()
+        self.ctx = ToolContext(
+            host=self,
+            call_id=call.call_id,
+            idempotency_key=f"{live.run_id}:{call.call_id}",
+            attempt=self.attempt,
+            state=self._state,
+            agent=agent.name,
+            branch=ctx.branch,
+            run_id=live.run_id,
+            session=live.key,
+            last_progress=known.progress if known is not None else None,
+        )
+        self.task: asyncio.Task[None] | None = None
+        self.fatal: ToolFatalError | None = None
+        self._stop_cause: Cause | None = None
+        self._interrupted = False
+        self._stopped = False
+        self._cancel_hooks: list[Callable[[], None]] = []
+
+    # --- its life -------------------------------------------------------------------------------------------------
+
+    def started(self) -> CallStarted:
+        """Return the record that must be durable before `start`."""
+        record_id, time = self.live.stamp()
+        return CallStarted(
+            id=record_id, time=time, run_id=self.live.run_id, call_id=self.call.call_id, name=self.tool.name,
+            attempt=self.attempt, idempotency_key=self.ctx.idempotency_key, replay=self.tool.replay,
+        )  # fmt: skip
+
+    def start(self) -> asyncio.Task[None]:
+        """Begin the work; the task ends when the call is settled, or was stopped."""
+        self.task = asyncio.create_task(self._carry(), name=f"heaveto call {self.tool.name} {self.call.call_id}")
+        return self.task
+
+    async def _carry(self) -> None:
+        settled = await self._outcome()
+        if settled is None:
+            self._stopped = True
+            return
+        if self.live.sealing:
+            await self._record_late(settled)
+        else:
+            await self.live.journal.record_fact([settled, *self._consequences()])
+
+    async def _outcome(self) -> CallSettled | None:
+        """Do the work; return how it ended, or None if the stop ended it.
+
+        What a stop did is judged by the stop, not by the kind of exception (F35): a value that comes from an
+        interrupted coroutine is kept, but the call counts as cancelled.
+        """
+        try:
+            value = await self._work()
+            response = to_response(value)
+        except (asyncio.CancelledError, RunCancelled) as signal:
+            if self._stop_cause is not None:
+                return None
+            return await self._failed(RuntimeError(f"the tool was cancelled from inside ({type(signal).__name__})"))
+        except ToolFatalError as error:
+            self.fatal = error
+            return self._settlement("failed", {"error": str(error)})
+        except NotSerializableError as error:
+            return self._settlement("failed", {"error": f"The tool ran, but its result cannot be recorded: {error}"})
+        except Exception as error:
+            return None if self._stop_cause is not None else await self._failed(error)
+        if self._interrupted:
+            return self._settlement("cancelled", response, cause=self._stop_cause)
+        return self._settlement("succeeded", await self._after(response))
+
+    async def _work(self) -> Any:
+        if self.tool.blocking:
+            return await run_in_thread(
+                lambda: self.tool.run_blocking(self._bound, self.ctx), name=f"heaveto tool {self.tool.name}"
+            )
+        return await self.tool.run(self._bound, self.ctx)
+
+    async def _after(self, response: dict[str, Json]) -> dict[str, Json]:
+        hooks = self.live.services.app.hooks
+        if self._stop_cause is None and (self.agent.after_tool_callbacks or hooks.at("after_tool")):
+            given = await hooks.first(
+                "after_tool", self.agent.after_tool_callbacks, self.tool, self.call.args, self.ctx, response
+            )
+            return response if given is None else to_response(given)
+        return response
+
+    async def _failed(self, error: Exception) -> CallSettled:
+        hooks = self.live.services.app.hooks
+        if self._stop_cause is None and (self.agent.on_tool_error_callbacks or hooks.at("on_tool_error")):
+            given = await hooks.first(
+                "on_tool_error", self.agent.on_tool_error_callbacks, self.tool, self.call.args, self.ctx, error
+            )
+            if given is not None:
+                return self._settlement("succeeded", to_response(given))
+        logger.info("tool %s raised", self.tool.name, exc_info=error)
+        return self._settlement("failed", {"error": f"{type(error).__name__}: {error}"})
+
+    def _settlement(
+        self, status: CallStatus, response: dict[str, Json] | None, cause: Cause | None = None
+    ) -> CallSettled:
+        record_id, time = self.live.stamp()
+        return CallSettled(
+            id=record_id, time=time, run_id=self.live.run_id, call_id=self.call.call_id, name=self.tool.name,
+            status=status, response=response, cause=cause, late=self.live.sealing, end_turn=self.ctx.end_turn,
+            escalate=self.ctx.escalate,
+        )  # fmt: skip
+
+    def _consequences(self) -> list[Record]:
+        """What is recorded together with the result: the state that the tool set, the agent it hands over to."""
+        records: list[Record] = []
+        delta = self._state.take_delta()
+        if delta:
+            record_id, time = self.live.stamp()
+            records.append(
+                StateChanged(id=record_id, time=time, run_id=self.live.run_id, delta=delta, author=self.agent.name)
+            )
+        target = self.live.services.app.agents.get(self.ctx.transfer_to_agent or "")
+        if target is not None:
+            records.append(self.agent_ctx.transferred(target))
+        return records
+
+    async def _record_late(self, settled: CallSettled) -> None:
+        """The run has ended: the result is recorded from the side, and told to the model at the next turn."""
+        await self.live.finished.wait()
+        late = self._settlement(settled.status, settled.response, settled.cause)
+        try:
+            await self.live.log.append([late], token=None, guard=Guard(f"late:{self.call.call_id}", late.id))
+        except GuardTakenError:
+            logger.warning("call %s was settled late before", self.call.call_id)
+
+    async def replaced(self, response: dict[str, Json]) -> list[Record]:
+        """Return the records of a call whose result a callback gave: the tool is not executed."""
+        response = await self._after(response)
+        return [self._settlement("succeeded", response), *self._consequences()]
+
+    async def refused(self, error: Exception) -> Record:
+        """Return the settlement of a call whose before-tool callback raised: the tool is not executed."""
+        return await self._failed(error)
+
+    # --- stops ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a stop waits for it."""
+        return self.task is not None and not self.task.done() and self.tool.on_cancel != "abandon"
+
+    @property
+    def work(self) -> Work:
+        """What became of it, for the stop report."""
+        return "stopped" if self._stopped else "still_running"
+
+    def ask_to_stop(self, cause: Cause) -> None:
+        """Tell the tool, and interrupt it if that is its way. Called again, it interrupts again."""
+        if self._stop_cause is None:
+            self._stop_cause = cause
+            hooks, self._cancel_hooks = self._cancel_hooks, []
+            for hook in hooks:
+                self._call_hook(hook)
+        if self.task is not None and not self.tool.blocking and self.tool.on_cancel == "cancel":
+            self._interrupted = self.task.cancel() or self._interrupted
+
+    def _call_hook(self, hook: Callable[[], None]) -> None:
+        try:
+            hook()
+        except Exception:
+            logger.exception("an on_cancel hook of tool %s failed", self.tool.name)
+
+    # --- what the tool asks for -----------------------------------------------------------------------------------
+
+    @property
+    def cancelled(self) -> Cause | None:
+        stop = self.live.stop_asked
+        return self._stop_cause or (stop.cause if stop is not None else None)
+
+    def on_cancel(self, hook: Callable[[], None]) -> None:
+        if self._stop_cause is not None:
+            self._call_hook(hook)
+        else:
+            self._cancel_hooks.append(hook)
+
+    async def progress(self, value: Json) -> None:
+        record_id, time = self.live.stamp()
+        await self.live.journal.record_fact(
+            [CallProgress(id=record_id, time=time, run_id=self.live.run_id, call_id=self.call.call_id, value=value)]
+        )
+
+    def progress_from_thread(self, value: Json) -> None:
+        asyncio.run_coroutine_threadsafe(self.progress(value), self._loop).result()
+
+    async def cancel_run(self, by: str, reason: str) -> None:
+        await self.live.request_stop("user", by, reason)
+
+    async def run_agent(self, agent: BaseAgent, task: str) -> str:
+        return await self.live.run_task(agent, f"{self.agent_ctx.branch}@{self.call.call_id}", task)

@@ -1,0 +1,279 @@
+"""Handles and readers: how callers see a run. Neither owns it; both follow its log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, TypeAlias
+
+from heaveto.core.close import report_of
+from heaveto.core.status import RunStatus
+from heaveto.errors import RunFailedError
+from heaveto.events.records import Cause, Delta, Message, Record, RunEnded, SessionKey, StopReport
+
+if TYPE_CHECKING:
+    from heaveto.runner.lane import Lane, Ticket
+
+StreamItem: TypeAlias = Record | Delta
+Canceller: TypeAlias = Callable[[str, SessionKey, Cause, str, str], Awaitable[StopReport]]
+
+carried_run: ContextVar[str] = ContextVar("heaveto_carried_run", default="")
+"""The run that the current task or thread works for; so that a stop from inside does not wait for itself (F59)."""
+
+
+class Run:
+    """A run, whoever carries it: this process, another one, or, after a crash, the next to come.
+
+    Dropping the handle changes nothing. Any number of readers may follow it, each with its own position.
+    """
+
+    def __init__(self, lane: Lane, run_id: str, cancel: Canceller, *, ticket: Ticket | None, start: int) -> None:
+        self._lane, self._cancel, self._ticket, self._start = lane, cancel, ticket, start
+        self.run_id = run_id
+
+    @property
+    def session(self) -> SessionKey:
+        return self._lane.key
+
+    @property
+    def status(self) -> RunStatus:
+        """Where the run stands, as far as this process has read the log."""
+        return self._lane.log.state.run(self.run_id).status
+
+    def stream(self, *, after: int | None = None, deltas: bool = True) -> RecordReader:
+        """Follow the run: its records with a seq greater than `after` (None: from its beginning), then what comes.
+
+        Ends behind the run's ending. A slow or absent reader never holds up the run; a piece of text that a reader
+        was too slow for comes to it as part of the final `Message`.
+        """
+        return RecordReader(self, self._start if after is None else after, deltas=deltas)
+
+    async def wait(self) -> RunEnded:
+        """Wait for the run's ending and return it, also when it failed.
+
+        Raises:
+            StoreError, RunnerClosedError: this process gave the run up; another one will close it.
+        """
+        watch = _Watch(self._lane)
+        try:
+            await watch.catch_up(self.run_id)
+            while (ended := self._ended()) is None:
+                self._raise_given_up()
+                await watch.changed()
+        finally:
+            watch.end()
+        return ended
+
+    async def result(self) -> str:
+        """Wait for the ending and return the last text that an agent said.
+
+        Raises:
+            RunFailedError: the run failed.
+        """
+        ended = await self.wait()
+        self.raise_if_failed(ended)
+        for record in reversed(self._lane.log.state.records):
+            if isinstance(record, Message) and record.run_id == self.run_id and record.author != "user":
+                text = "".join(part.text for part in record.parts if hasattr(part, "text"))
+                if text:
+                    return text
+        return ""
+
+    async def cancel(self, *, cause: Cause = "user", by: str = "", reason: str = "") -> StopReport:
+        """Stop the run and return what the stop found, when all of it is durable (P3).
+
+        Idempotent: on a run that has ended it returns that run's report. From code that the run itself carries, such
+        as a tool, it returns as soon as the request is durable, and does not wait for itself.
+        """
+        return await self._cancel(self.run_id, self.session, cause, by, reason)
+
+    def _ended(self) -> RunEnded | None:
+        return self._lane.log.state.run(self.run_id).ended
+
+    def _raise_given_up(self) -> None:
+        if self._ticket is not None and self._ticket.failure is not None:
+            raise self._ticket.failure
+
+    def raise_if_failed(self, ended: RunEnded) -> None:
+        """Raise `RunFailedError` if the run failed, from its original error where that happened in this process."""
+        if ended.outcome == "failed" and ended.error is not None:
+            raise RunFailedError(self.run_id, ended.error) from (self._ticket.cause if self._ticket else None)
+
+    @property
+    def report(self) -> StopReport | None:
+        """The stop report of an ended run."""
+        ended = self._ended()
+        return report_of(ended) if ended is not None else None
+
+    def __repr__(self) -> str:
+        return f"<Run {self.run_id} of {self.session}: {self.status}>"
+
+
+class _Watch:
+    """Waits for changes of a lane's log."""
+
+    __slots__ = ("_event", "_lane", "_unwatch")
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._event = asyncio.Event()
+        self._unwatch: Callable[[], None] | None = None
+
+    def begin(self) -> None:
+        if self._unwatch is None:
+            self._unwatch = self._lane.log.watch(self._event.set)
+
+    async def changed(self) -> None:
+        """Wait for the next change since the last call."""
+        await self._event.wait()
+        self._event.clear()
+
+    def end(self) -> None:
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
+
+    async def catch_up(self, run_id: str) -> None:
+        """Begin to watch; read what others appended, where this process does not carry the session itself."""
+        self.begin()
+        if self._lane.live is None and self._lane.log.state.run(run_id).ended is None:
+            await self._lane.log.refresh()
+
+
+class RecordReader:
+    """An asynchronous iterator over a run's records and deltas, with a position of its own.
+
+    `aclose` ends the reading, never the run. Deltas of a message come before it, never behind it.
+    """
+
+    def __init__(self, run: Run, after: int, *, deltas: bool) -> None:
+        self._run, self._deltas = run, deltas
+        self._position = after
+        self._shown: dict[str, int] = {}
+        self._ready: deque[StreamItem] = deque()
+        self._watch = _Watch(run._lane)  # pyright: ignore[reportPrivateUsage]
+        self._begun = False
+        self._over = False
+
+    def __aiter__(self) -> RecordReader:
+        return self
+
+    async def __anext__(self) -> StreamItem:
+        if not self._begun:
+            self._begun = True
+            await self._watch.catch_up(self._run.run_id)
+        while not self._ready:
+            if self._over:
+                self._watch.end()
+                raise StopAsyncIteration
+            self._gather()
+            if not self._ready and not self._over:
+                self._run._raise_given_up()  # pyright: ignore[reportPrivateUsage]
+                await self._watch.changed()
+        return self._ready.popleft()
+
+    def _gather(self) -> None:
+        lane = self._run._lane  # pyright: ignore[reportPrivateUsage]
+        records = lane.log.state.records
+        for record in records[self._position :]:
+            if record.run_id == self._run.run_id:
+                self._ready.append(record)
+                self._shown.pop(record.id, None)
+                if isinstance(record, RunEnded):
+                    self._over = True
+                    break
+        self._position = len(records)
+        if self._deltas and not self._over and lane.live is not None and lane.live.run_id == self._run.run_id:
+            for draft in lane.live.drafts.values():
+                shown = self._shown.get(draft.message_id, 0)
+                self._ready.extend(draft.deltas[shown:])
+                self._shown[draft.message_id] = len(draft.deltas)
+
+    async def aclose(self) -> None:
+        """End the reading. The run goes on."""
+        self._over = True
+        self._ready.clear()
+        self._watch.end()
+
+    async def __aenter__(self) -> RecordReader:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        self._watch.end()
+
+
+class RunStream:
+    """A cold stream (ADK's `run_async`): nothing happens before the first iteration; leaving it stops the run.
+
+    Leaving means `aclose`, the end of an ``async with`` block, cancellation of the iterating task, or, as soon as the
+    interpreter notices, dropping it, as a ``break`` does. At the run's failure, raises `RunFailedError` behind the last
+    record.
+    """
+
+    def __init__(self, start: Callable[[], Awaitable[Run]], abandon: Callable[[], None], *, deltas: bool) -> None:
+        self._start, self._abandon, self._deltas = start, abandon, deltas
+        self._run: Run | None = None
+        self._reader: RecordReader | None = None
+        self._begun = False
+        self._ended: RunEnded | None = None
+        self._over = False
+
+    @property
+    def run(self) -> Run | None:
+        """The run's handle, once it has begun."""
+        return self._run
+
+    def __aiter__(self) -> RunStream:
+        return self
+
+    async def __anext__(self) -> StreamItem:
+        if self._over:
+            raise StopAsyncIteration
+        self._begun = True
+        try:
+            if self._reader is None:
+                self._run = await self._start()
+                self._reader = self._run.stream(deltas=self._deltas)
+            item = await anext(self._reader)
+        except StopAsyncIteration:
+            self._over = True
+            if self._run is not None and self._ended is not None:
+                self._run.raise_if_failed(self._ended)
+            raise
+        except asyncio.CancelledError:
+            self._leave()
+            raise
+        except BaseException:
+            self._over = True
+            raise
+        if isinstance(item, RunEnded):
+            self._ended = item
+        return item
+
+    def _leave(self) -> None:
+        if self._begun and not self._over and self._ended is None:
+            self._abandon()
+        self._over = True
+
+    async def aclose(self) -> None:
+        """Leave the stream: the run is stopped, and its ending is durable on return."""
+        was_running = self._begun and not self._over and self._ended is None
+        self._leave()
+        if self._reader is not None:
+            await self._reader.aclose()
+        if was_running and self._run is not None:
+            await self._run.cancel(cause="disconnect")
+
+    async def __aenter__(self) -> RunStream:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        self._leave()

@@ -1,0 +1,503 @@
+"""The runner: starts runs, finds them again, stops them, recovers what died, and closes in order."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from heaveto.agents.base import BaseAgent
+from heaveto.agents.llm import LlmAgent
+from heaveto.clock import Clock, SystemClock
+from heaveto.errors import (
+    CallInMessageError,
+    ConfigError,
+    EmptyMessageError,
+    GuardTakenError,
+    IdempotencyConflictError,
+    InputError,
+    RunnerClosedError,
+    UnknownRunError,
+    UnknownSessionError,
+)
+from heaveto.events.contents import Content, FunctionCall, FunctionResponse, Json, Part, Text
+from heaveto.events.records import Cause, Queued, Record, SessionKey, StopReport
+from heaveto.ids import IdSource, SystemIds
+from heaveto.models.base import Model
+from heaveto.runner.app import App
+from heaveto.runner.config import RunConfig
+from heaveto.runner.facade import Background
+from heaveto.runner.hooks import Plugin
+from heaveto.runner.lane import Lane, Ticket
+from heaveto.runner.run import Run, RunStream, StreamItem, carried_run
+from heaveto.runner.services import Services, logger
+from heaveto.runner.stops import ask_to_stop
+from heaveto.stores.base import Guard, SessionInfo, Store, Tombstone
+
+_IDLE_LANES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Who holds a session: which worker, since when, whether it is alive, with which run, and what waits behind it."""
+
+    owner: str
+    since: float
+    alive: bool
+    run_id: str | None
+    queue: tuple[str, ...]
+
+
+class Runner:
+    """Carries runs of one application, durably. An async context manager; leaving it drains.
+
+    Use it from one event loop. `run` is the same for scripts without one.
+    """
+
+    def __init__(
+        self,
+        agent: BaseAgent | None = None,
+        *,
+        app: App | None = None,
+        app_name: str | None = None,
+        store: Store | None = None,
+        plugins: Sequence[Plugin] = (),
+        create_sessions: bool = True,
+        clock: Clock | None = None,
+        ids: IdSource | None = None,
+    ) -> None:
+        """Make a runner for an app, or for an agent under an app name.
+
+        Args:
+            agent: the root agent; instead of `app`.
+            app: the application.
+            app_name: the name under which sessions are kept; the agent's name if left out.
+            store: where sessions are durable; in memory if left out.
+            plugins: plugins of an agent's app.
+            create_sessions: whether a session is created by its first message.
+            clock, ids: where time and ids come from; for tests.
+
+        Raises:
+            ConfigError: both or neither of `agent` and `app`, or a tree that is put together wrongly.
+        """
+        if (agent is None) == (app is None):
+            raise ConfigError("Runner: pass either agent= or app=")
+        if app is None:
+            assert agent is not None
+            app = App(app_name or agent.name, agent, plugins=plugins)
+        elif app_name is not None or plugins:
+            raise ConfigError("Runner: app_name and plugins belong to the App when app= is passed")
+        if store is None:
+            from heaveto.stores.memory import MemoryStore
+
+            store = MemoryStore()
+        self.app, self.store = app, store
+        self._services = Services(app, store, clock or SystemClock(), ids or SystemIds())
+        self._lanes: OrderedDict[SessionKey, Lane] = OrderedDict()
+        self._create_sessions = create_sessions
+        self._closed = False
+        self._background: Background | None = None
+
+    # --- runs -----------------------------------------------------------------------------------------------------
+
+    def run_async(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        new_message: str | Content | Part,
+        run_config: RunConfig | None = None,
+        state_delta: Mapping[str, Json] | None = None,
+        run_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> RunStream:
+        """Return a cold stream of a run's records: it starts with the first iteration, and leaving it stops the run.
+
+        Args:
+            user_id, session_id: the session; created if there is none.
+            new_message: the input.
+            run_config: settings of this run.
+            state_delta: session state to set together with the input.
+            run_id: an id of the caller's choice, unique in the store.
+            idempotency_key: a repeated start with the same key and message is the same run, across restarts.
+
+        Iterating raises what `start` raises, and `RunFailedError` behind the last record of a run that failed.
+        """
+        config = run_config or RunConfig()
+        chosen = run_id or self._services.ids.record_id()
+        key = self._key(user_id, session_id)
+
+        async def start() -> Run:
+            return await self.start(
+                user_id=user_id, session_id=session_id, new_message=new_message, run_config=config,
+                state_delta=state_delta, run_id=chosen, idempotency_key=idempotency_key,
+            )  # fmt: skip
+
+        loop: list[asyncio.AbstractEventLoop] = []
+
+        async def start_here() -> Run:
+            loop.append(asyncio.get_running_loop())
+            return await start()
+
+        def abandon() -> None:
+            if loop and not loop[0].is_closed():
+                loop[0].call_soon_threadsafe(self._abandon, chosen, key)
+
+        return RunStream(start_here, abandon, deltas=config.streaming)
+
+    async def start(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        new_message: str | Content | Part,
+        run_config: RunConfig | None = None,
+        state_delta: Mapping[str, Json] | None = None,
+        run_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Run:
+        """Start a run and return its handle when the message is durable; its work needs no reader.
+
+        If the session is busy, `RunConfig.busy_policy` decides; the handle is then that of the run which takes the
+        message. Arguments as in `run_async`.
+
+        Raises:
+            EmptyMessageError, CallInMessageError, NotSerializableError: the message is not acceptable.
+            IdempotencyConflictError: the key was used with another message.
+            SessionBusyError: the session is busy and the policy is ``reject``.
+            UnknownSessionError: there is no such session, and the runner does not create any.
+            RunnerClosedError, StoreError
+        """
+        if self._closed:
+            raise RunnerClosedError
+        content = _check_message(new_message)
+        delta = dict(state_delta or {})
+        lane = self._lane(self._key(user_id, session_id))
+        ticket = Ticket(
+            run_id or self._services.ids.record_id(), content, run_config or RunConfig(),
+            asyncio.get_running_loop().create_future(), state_delta=delta,
+        )  # fmt: skip
+        if idempotency_key is not None:
+            ticket.guard = Guard(f"start:{idempotency_key}", f"{ticket.run_id} {_fingerprint(content)}")
+            taken = await self._find_guard(lane, ticket.guard)
+            if taken is not None:
+                return await self._attach_same(lane, idempotency_key, ticket.guard, taken)
+        position = lane.log.state.last_seq
+        try:
+            await lane.admit(ticket)
+        except GuardTakenError as error:
+            assert idempotency_key is not None and ticket.guard is not None
+            return await self._attach_same(lane, idempotency_key, ticket.guard, error.value)
+        return Run(lane, ticket.run_id, self._stop, ticket=ticket, start=position)
+
+    async def _find_guard(self, lane: Lane, guard: Guard) -> str | None:
+        try:
+            return await self.store.find_guard(lane.key, guard.name)
+        except UnknownSessionError:
+            return None
+
+    async def _attach_same(self, lane: Lane, idempotency_key: str, guard: Guard, taken: str) -> Run:
+        run_id, _, fingerprint = taken.partition(" ")
+        if fingerprint != guard.value.partition(" ")[2]:
+            raise IdempotencyConflictError(idempotency_key, run_id)
+        return await self._attach(lane, run_id)
+
+    async def attach(self, run_id: str) -> Run:
+        """Return a handle of a run that was started before, here or elsewhere, running or ended.
+
+        Raises:
+            UnknownRunError: the store has no such run.
+        """
+        key = await self.store.find_run(run_id)
+        if key is None or key.app != self.app.name:
+            raise UnknownRunError(run_id)
+        return await self._attach(self._lane(key), run_id)
+
+    async def _attach(self, lane: Lane, run_id: str) -> Run:
+        if lane.live is None:
+            await lane.log.refresh()
+        run = lane.log.state.run(run_id)
+        return Run(lane, run_id, self._stop, ticket=None, start=max(0, run.started_seq - 1))
+
+    # --- stops ----------------------------------------------------------------------------------------------------
+
+    async def cancel(
+        self,
+        run_id: str,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        cause: Cause = "user",
+        by: str = "",
+        reason: str = "",
+    ) -> StopReport:
+        """Stop a run, wherever it is carried, and return what the stop found, when all of it is durable.
+
+        Idempotent. A stop meant for one run never hits another. With `user_id` and `session_id` it may also come
+        before the run's start: it is kept, and the run never starts (F165).
+
+        Raises:
+            UnknownRunError: the store has no such run, and no session was named.
+        """
+        if user_id is not None and session_id is not None:
+            key: SessionKey | None = self._key(user_id, session_id)
+        else:
+            key = await self.store.find_run(run_id)
+        if key is None:
+            raise UnknownRunError(run_id)
+        return await self._stop(run_id, key, cause, by, reason)
+
+    async def _stop(self, run_id: str, key: SessionKey, cause: Cause, by: str, reason: str) -> StopReport:
+        lane = self._lane(key)
+        live = lane.live if lane.live is not None and lane.live.run_id == run_id else None
+        if live is not None:
+            await live.request_stop(cause, by, reason)
+        else:
+            await self._refresh_or_create(lane)
+            await ask_to_stop(self._services, lane.log, run_id, cause, by=by, reason=reason)
+        run = lane.log.state.run(run_id)
+        asked = StopReport(run_id, "cancelled", cause, by)
+        if carried_run.get() == run_id:
+            return asked
+        if live is None and not (run.started_seq or run_id in lane.log.state.queue):
+            return asked  # it has not begun: the request is kept for its start
+        if live is None:
+            lane.kick(reap=True)
+        handle = Run(lane, run_id, self._stop, ticket=None, start=0)
+        await handle.wait()
+        return handle.report or asked
+
+    async def _refresh_or_create(self, lane: Lane) -> None:
+        try:
+            await lane.log.refresh()
+        except UnknownSessionError:
+            if not self._create_sessions:
+                raise
+            await self.store.create_session(lane.key)
+
+    def _abandon(self, run_id: str, key: SessionKey) -> None:
+        """The reader of a cold stream went away: stop its run, in the background."""
+        if self._closed:
+            return
+        self._services.spawn(self._stop(run_id, key, "disconnect", "caller", ""), f"stop of run {run_id}")
+
+    # --- sessions -------------------------------------------------------------------------------------------------
+
+    async def create_session(
+        self, *, user_id: str, session_id: str | None = None, state: Mapping[str, Json] | None = None
+    ) -> SessionInfo:
+        """Create a session, with an id of its own if none is given.
+
+        Raises:
+            SessionExistsError, SessionErasedError, StoreError
+        """
+        return await self.store.create_session(self._key(user_id, session_id or self._services.ids.record_id()), state)
+
+    async def get_session(self, *, user_id: str, session_id: str) -> SessionInfo | None:
+        """Return a session's row, or None."""
+        return await self.store.get_session(self._key(user_id, session_id))
+
+    async def list_sessions(self, *, user_id: str | None = None, limit: int = 100) -> list[SessionInfo]:
+        """Return the app's sessions, of one user or of all, the most recently updated first."""
+        return await self.store.list_sessions(self.app.name, user_id, limit=limit)
+
+    async def erase_session(self, *, user_id: str, session_id: str, by: str, reason: str = "") -> Tombstone:
+        """Stop what runs in a session, delete its content, and leave a tombstone.
+
+        Raises:
+            UnknownSessionError
+        """
+        key = self._key(user_id, session_id)
+        lane = self._lane(key)
+        if lane.live is not None:
+            await self._stop(lane.live.run_id, key, "user", by, reason or "the session is erased")
+        tombstone = await self.store.erase_session(key, by=by, reason=reason)
+        self._lanes.pop(key, None)
+        return tombstone
+
+    async def records(self, *, user_id: str, session_id: str, after: int = 0) -> list[Record]:
+        """Return a session's log behind a seq.
+
+        Raises:
+            UnknownSessionError
+        """
+        return await self.store.read(self._key(user_id, session_id), after=after)
+
+    async def state(self, *, user_id: str, session_id: str) -> dict[str, Json]:
+        """Return a session's state, the shared ``app:`` and ``user:`` values included.
+
+        Raises:
+            UnknownSessionError
+        """
+        lane = self._lane(self._key(user_id, session_id))
+        await lane.log.refresh()
+        shared = await self.store.shared_state(self.app.name, user_id)
+        return {**shared, **lane.log.state.state}
+
+    async def inbox(self, *, user_id: str, session_id: str) -> list[Queued]:
+        """Return the messages that wait for their turn, in order. `cancel` with their run id takes one back."""
+        lane = self._lane(self._key(user_id, session_id))
+        await lane.log.refresh()
+        return list(lane.log.state.queue.values())
+
+    async def who_holds(self, *, user_id: str, session_id: str) -> Holding | None:
+        """Return who holds a session, or None. `attach` with its run id to follow what it does (F166)."""
+        lane = self._lane(self._key(user_id, session_id))
+        holder = await self.store.holder(lane.key)
+        if holder is None:
+            return None
+        await lane.log.refresh()
+        state = lane.log.state
+        return Holding(holder.owner, holder.since, holder.alive, state.current, tuple(state.queue))
+
+    # --- recovery and the end -------------------------------------------------------------------------------------
+
+    async def recover(self) -> list[str]:
+        """Close what dead processes left open, and carry out what waits in inboxes; return the run ids that were found.
+
+        Level-triggered and safe to call at any time, from any number of processes: what a live process holds is left
+        to it.
+        """
+        found = [entry for entry in await self.store.unfinished() if entry.key.app == self.app.name]
+        lanes: dict[SessionKey, Lane] = {}
+        for entry in found:
+            holder = await self.store.holder(entry.key)
+            lane = self._lane(entry.key)
+            if holder is not None and holder.alive:
+                continue
+            if lane.is_idle:
+                lanes[entry.key] = lane
+                await lane.log.refresh()
+                lane.kick(reap=True)
+        await asyncio.gather(*(lane.drained() for lane in lanes.values()))
+        return [entry.run_id for entry in found if entry.key in lanes]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Drain: take no new runs, stop those that run (cause ``shutdown``), write their endings, close the store.
+
+        Messages that still wait stay in the inbox, for the next process. Idempotent.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        lanes = list(self._lanes.values())
+        for lane in lanes:
+            lane.closed = True
+        live = [lane.live for lane in lanes if lane.live is not None]
+        await asyncio.gather(*(run.request_stop("shutdown", "runner", "the runner is closing") for run in live))
+        await asyncio.gather(*(lane.drained() for lane in lanes))
+        await self._drain_background()
+        for model in _models(self.app.root_agent):
+            try:
+                await model.aclose()
+            except Exception:
+                logger.exception("model %s could not be closed", model.name)
+        await self.store.aclose()
+
+    async def _drain_background(self) -> None:
+        """Let short background work end; what a straggler still does is lost with the process, as its log says."""
+        pending = {task for task in self._services.background if not task.done()}
+        if pending:
+            _, late = await asyncio.wait(pending, timeout=RunConfig().cancel_grace_seconds)
+            for task in late:
+                logger.warning("still running when the runner closed: %s", task.get_name())
+
+    # --- without an event loop ------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        new_message: str | Content | Part,
+        run_config: RunConfig | None = None,
+        state_delta: Mapping[str, Json] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Iterator[StreamItem]:
+        """Run without an event loop of one's own, for scripts and notebooks: yields what `run_async` yields.
+
+        Works on a background thread. Leaving the iteration, also by Ctrl-C, stops the run and waits for its ending;
+        call `close` at the end.
+
+        Raises:
+            ConfigError: called where an event loop is running; use `run_async` there.
+        """
+        if self._background is None:
+            self._background = Background()
+        return self._background.iterate(
+            lambda: self.run_async(
+                user_id=user_id, session_id=session_id, new_message=new_message, run_config=run_config,
+                state_delta=state_delta, idempotency_key=idempotency_key,
+            )
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """`aclose` for those who used `run`. Idempotent."""
+        if self._background is not None:
+            self._background.call(self.aclose)
+            self._background.stop()
+            self._background = None
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _key(self, user_id: str, session_id: str) -> SessionKey:
+        for name, value in (("user_id", user_id), ("session_id", session_id)):
+            if not isinstance(value, str) or not value:  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InputError(f"{name} must be a text that is not empty; it is {value!r}")
+        return SessionKey(self.app.name, user_id, session_id)
+
+    def _lane(self, key: SessionKey) -> Lane:
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane(self._services, key, create_session=self._create_sessions)
+            lane.closed = self._closed
+            self._forget_idle_lanes()
+        else:
+            self._lanes.move_to_end(key)
+        return lane
+
+    def _forget_idle_lanes(self) -> None:
+        """What a lane knows is a cache of the log. Keep the recently used ones."""
+        excess = len(self._lanes) - _IDLE_LANES
+        if excess > 0:
+            for key, lane in list(self._lanes.items())[: excess + 16]:
+                if lane.is_forgettable:
+                    del self._lanes[key]
+
+
+def _check_message(message: str | Content | Part) -> Content:
+    content = message if isinstance(message, Content) else Content.of(message)
+    for part in content.parts:
+        if isinstance(part, FunctionCall):
+            raise CallInMessageError(part.name)
+        if isinstance(part, FunctionResponse):
+            raise InputError(f"new_message holds a function response ({part.call_id!r}) that no call waits for")
+    if not any(not isinstance(part, Text) or part.text.strip() for part in content.parts):
+        raise EmptyMessageError
+    return content
+
+
+def _fingerprint(content: Content) -> str:
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:16]
+
+
+def _models(root: BaseAgent) -> list[Model]:
+    models: dict[int, Model] = {}
+    for agent in root.walk():
+        if isinstance(agent, LlmAgent):
+            models[id(agent.model)] = agent.model
+    return list(models.values())

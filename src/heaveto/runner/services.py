@@ -1,0 +1,46 @@
+"""What the parts of a runner share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from heaveto.clock import Clock
+from heaveto.ids import IdSource
+from heaveto.runner.app import App
+from heaveto.stores.base import Store
+
+logger = logging.getLogger("heaveto")
+
+END_HOOK_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class Services:
+    """The app, where it is durable, and where time and ids come from."""
+
+    app: App
+    store: Store
+    clock: Clock
+    ids: IdSource
+    background: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
+    """Work that outlives the run that began it: stragglers' late results, saves of drafts."""
+
+    def stamp(self) -> tuple[str, float]:
+        """Return the id and the time for a new record."""
+        return self.ids.record_id(), self.clock.time()
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Start background work that is waited for when the runner closes; its errors are logged."""
+        task = asyncio.create_task(work, name=name)
+        self.background.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self.background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("%s failed", task.get_name(), exc_info=error)

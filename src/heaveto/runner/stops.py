@@ -1,0 +1,28 @@
+"""Asking a run to stop: the durable intent, the same for everyone who asks."""
+
+from __future__ import annotations
+
+from heaveto.errors import GuardTakenError
+from heaveto.events.records import CancelRequested, Cause
+from heaveto.runner.log import SessionLog
+from heaveto.runner.services import Services
+from heaveto.stores.base import Guard
+
+
+async def ask_to_stop(
+    services: Services, log: SessionLog, run_id: str, cause: Cause, *, by: str = "", reason: str = ""
+) -> None:
+    """Record that a run shall stop. Idempotent: the first request counts. A run that has ended is left alone.
+
+    Raises:
+        StoreError: it could not be recorded.
+    """
+    run = log.state.run(run_id)
+    if run.cancel is not None or run.ended is not None:
+        return
+    record_id, time = services.stamp()
+    request = CancelRequested(id=record_id, time=time, run_id=run_id, cause=cause, by=by, reason=reason)
+    try:
+        await log.append([request], token=None, guard=Guard(f"cancel:{run_id}", request.id))
+    except GuardTakenError:
+        await log.refresh()

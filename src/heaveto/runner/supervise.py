@@ -1,0 +1,185 @@
+"""The supervisor of a run: watches for its end or a stop, stops what is left, writes the one ending.
+
+It runs in the lane's task, outside everything that a run's own code can hold up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from heaveto.agents.base import BaseAgent
+from heaveto.core.close import Ending, close_run
+from heaveto.core.limits import seconds_left
+from heaveto.errors import HeavetoError, LimitExceededError, LogMovedError
+from heaveto.events.contents import calls_of
+from heaveto.events.records import ErrorInfo, Message, Record, RunEnded
+from heaveto.runner.live import LiveRun
+
+_FIRST_NUDGE_SECONDS = 0.1
+
+
+async def carry(live: LiveRun, agent: BaseAgent) -> RunEnded:
+    """Run an agent to the run's one ending and return it. The run's start is in the log already.
+
+    Cancelling this (the event loop is shutting down) stops the run with cause ``shutdown``, and closes it first.
+
+    Raises:
+        StoreError: the ending could not be recorded; whoever next opens the session will close the run.
+    """
+    unwatch = live.log.watch(live.look)
+    timer = _start_time_limit(live)
+    try:
+        while True:
+            work = asyncio.create_task(live.work(agent), name=f"heaveto run {live.run_id}")
+            ending = await _watch_over(live, work)
+            ended = await _close(live, ending)
+            if ended is not None:
+                return ended
+    finally:
+        live.finished.set()
+        live.log.notify()
+        unwatch()
+        if timer is not None:
+            timer.cancel()
+
+
+def _start_time_limit(live: LiveRun) -> asyncio.Task[None] | None:
+    limit = seconds_left(live.run, live.services.clock.time())
+    if limit is None:
+        return None
+    seconds, error = limit
+    return asyncio.create_task(_time_out(live, seconds, error), name=f"heaveto time limit of {live.run_id}")
+
+
+async def _time_out(live: LiveRun, seconds: float, error: LimitExceededError | None) -> None:
+    await live.services.clock.sleep(max(0.0, seconds))
+    if error is not None and live.run.limits.on_limit == "fail":
+        live.error = error
+    cause = "deadline" if error is None else "budget"
+    await live.request_stop(cause, "runtime", str(error or "the deadline passed"))
+
+
+async def _watch_over(live: LiveRun, work: asyncio.Task[None]) -> Ending:
+    """Wait for the end of the work, or for a stop; return how the run ends, with nothing of it left to wait for."""
+    work.add_done_callback(lambda _: live.wake.set())
+    while not work.done() and live.stop_asked is None:
+        live.wake.clear()
+        try:
+            await live.wake.wait()
+        except asyncio.CancelledError:
+            live.stop_locally("shutdown")
+    await _stop_work(live, work)
+    stop = live.stop_asked
+    failure = _failure(work)
+    if stop is not None:
+        if isinstance(live.error, LimitExceededError):
+            return _failed(live.error)
+        return Ending("cancelled", stop.cause, stop.by, stop.reason)
+    if failure is None:
+        return Ending("completed")
+    if isinstance(failure, LimitExceededError) and live.run.limits.on_limit == "stop":
+        return Ending("cancelled", "budget", "runtime", str(failure))
+    live.error = failure
+    return _failed(failure)
+
+
+def _failure(work: asyncio.Task[None]) -> BaseException | None:
+    if not work.done():
+        return None  # it could not be stopped; a stop was asked for
+    if work.cancelled():
+        return RuntimeError("the agent's code cancelled itself")
+    return work.exception()
+
+
+def _failed(error: BaseException) -> Ending:
+    retryable = error.retryable if isinstance(error, HeavetoError) else False
+    return Ending("failed", error=ErrorInfo(type(error).__name__, str(error), retryable))
+
+
+async def _stop_work(live: LiveRun, work: asyncio.Task[None]) -> None:
+    """Stop the agents' task and every operation; wait for them up to the grace, nudging those that swallow it."""
+    pending = _pending(live, work)
+    if not pending:
+        return
+    live.stopping = True
+    clock = live.services.clock
+    end, nudge = clock.monotonic() + live.config.cancel_grace_seconds, _FIRST_NUDGE_SECONDS
+    _interrupt(live, work)
+    while pending := _pending(live, work):
+        left = end - clock.monotonic()
+        if left <= 0:
+            return
+        timer = asyncio.ensure_future(clock.sleep(min(nudge, left)))
+        try:
+            await asyncio.wait({*pending, timer}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            live.stop_locally("shutdown")
+        if timer.done():
+            nudge *= 2
+            _interrupt(live, work)
+        else:
+            timer.cancel()
+
+
+def _pending(live: LiveRun, work: asyncio.Task[None]) -> list[asyncio.Task[Any]]:
+    tasks: list[asyncio.Task[Any]] = [] if work.done() else [work]
+    tasks.extend(
+        operation.task for operation in live.operations.values() if operation.is_awaited and operation.task is not None
+    )
+    return tasks
+
+
+def _interrupt(live: LiveRun, work: asyncio.Task[None]) -> None:
+    stop = live.stop_asked
+    for operation in live.operations.values():
+        if operation.task is not None and not operation.task.done():
+            operation.ask_to_stop(stop.cause if stop is not None else "guardrail")
+    work.cancel()
+
+
+async def _close(live: LiveRun, ending: Ending) -> RunEnded | None:
+    """Write the ending. Return None where a completed run got one message more and goes on.
+
+    The append is conditional: a stop, or a text for the run, that came in the last moment is not passed over.
+    """
+    while True:
+        await live.log.settle()
+        steered = live.run.steered_seq
+        staged = await _closing_stage(live)
+        live.sealing = ending.outcome != "completed"
+        records = _closing_records(live, ending, staged)
+        try:
+            await live.journal.write_last([*staged, *records])
+            live.sealing = True
+            ended = records[-1]
+            assert isinstance(ended, RunEnded)
+            return ended
+        except LogMovedError:
+            live.journal.put_back(staged)
+            await live.log.refresh()
+        stop = live.stop_asked
+        if ending.outcome == "completed" and stop is not None:
+            ending = Ending("cancelled", stop.cause, stop.by, stop.reason)
+        elif ending.outcome == "completed" and live.run.steered_seq > steered:
+            await live.flush()
+            return None
+
+
+async def _closing_stage(live: LiveRun) -> list[Record]:
+    """Return what is staged for the closing batch; what holds calls is appended before, so that they are settled."""
+    staged = live.journal.take()
+    if any(isinstance(record, Message) and calls_of(record.parts) for record in staged):
+        await live.journal.record_fact(staged)
+        return []
+    return staged
+
+
+def _closing_records(live: LiveRun, ending: Ending, staged: Sequence[Record]) -> list[Record]:
+    said = {record.id for record in staged}
+    drafts = [draft.snapshot(last=True) for draft in live.drafts.values() if draft.message_id not in said]
+    work = {call_id: operation.work for call_id, operation in live.operations.items()}
+    return close_run(live.run, ending, stamp=live.stamp, drafts=drafts, work=work, pending=staged)
+
+
