@@ -95,16 +95,29 @@ def cut_note(cause: Cause) -> str:
     return f"[Your answer above was cut off there because {because(cause)}.]"
 
 
+_ENDED: dict[Cause, str] = {
+    "user": "The user stopped the task above.",
+    "deadline": "The task above ran past its deadline and was stopped.",
+    "budget": "The task above used up its budget and was stopped.",
+    "guardrail": "A guardrail stopped the task above.",
+    "shutdown": "The task above was interrupted by a shutdown of the service.",
+    "superseded": "The user sent the next message before the task above was finished.",
+    "disconnect": "The client went away before the task above was finished.",
+    "lease_lost": "The task above was interrupted.",
+    "crash": "The process died before the task above was finished.",
+}
+
+
 def ended_note(outcome: OutcomeKind, cause: Cause | None, error: ErrorInfo | None) -> str | None:
     """Return the boundary behind a run that did not complete, so that it is neither resumed nor denied (F36)."""
     if outcome == "completed":
         return None
-    if outcome == "failed":
-        what = f" ({error.type})" if error is not None else ""
-        if cause is not None:
-            return f"[The task above was not finished because {because(cause)}. Do not go on with it unless asked to.]"
-        return f"[The task above was not finished because of an error{what}. Do not go on with it unless asked to.]"
-    return f"[The task above was stopped because {because(cause)}. Do not go on with it unless asked to.]"
+    if cause == "superseded":
+        return f"[{_ENDED[cause]} Take both into account.]"
+    if cause is not None:
+        return f"[{_ENDED[cause]} Do not go on with it unless asked to.]"
+    what = f" ({error.type})" if error is not None else ""
+    return f"[The task above ended with an error{what}. Do not go on with it unless asked to.]"
 
 
 def foreign_text(author: str, text: str) -> str:

@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -79,7 +79,7 @@ class OpenAIChat(Model):
             ModelError: the server refused, failed, or broke off. Never after it gave its finish reason.
             MissingExtraError: the SDK is not installed.
         """
-        client = self._client or await asyncio.to_thread(self._connect)
+        client = self._client if self._client is not None else await asyncio.to_thread(self._connect)
         body = {"model": self.name, **self._encoder.encode(request)}
         reader = ChatAnswerReader()
         with _mapped(self._clock, reader):
@@ -129,7 +129,7 @@ class OpenAIChat(Model):
 
 
 @asynccontextmanager
-async def _opened(client: AsyncOpenAI, body: dict[str, Any]) -> AsyncIterator[AsyncStream[object]]:
+async def _opened(client: AsyncOpenAI, body: dict[str, Any]) -> AsyncGenerator[AsyncStream[object], None]:
     """Ask for a stream, and close its socket on every way out."""
     from openai import AsyncStream
 
@@ -140,7 +140,7 @@ async def _opened(client: AsyncOpenAI, body: dict[str, Any]) -> AsyncIterator[As
 
 
 @contextmanager
-def _mapped(clock: Clock, reader: ChatAnswerReader) -> Iterator[None]:
+def _mapped(clock: Clock, reader: ChatAnswerReader) -> Generator[None, None, None]:
     """The one seam where the SDK's errors become ours. After the finish reason a broken connection is no error."""
     import openai
 

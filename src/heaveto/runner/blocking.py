@@ -31,7 +31,9 @@ def run_in_thread(function: Callable[[], _T], *, name: str) -> asyncio.Future[_T
         try:
             value = context.run(function)
         except BaseException as error:
-            failure = error if not isinstance(error, StopIteration) else RuntimeError("the function raised StopIteration")
+            failure = (
+                error if not isinstance(error, StopIteration) else RuntimeError("the function raised StopIteration")
+            )
             deliver(lambda: None if future.done() else future.set_exception(failure))
         else:
             deliver(lambda: None if future.done() else future.set_result(value))

@@ -115,9 +115,7 @@ class Hooks:
         found = self._at.get(point)
         if found is None:
             base = getattr(Plugin, point)
-            found = tuple(
-                getattr(plugin, point) for plugin in self.plugins if getattr(type(plugin), point) is not base
-            )
+            found = tuple(getattr(plugin, point) for plugin in self.plugins if getattr(type(plugin), point) is not base)
             self._at[point] = found
         return found
 
@@ -135,5 +133,3 @@ class Hooks:
 def as_content(answer: Content | str) -> Content:
     """Return what a callback answered as a content."""
     return Content.of(answer) if isinstance(answer, str) else answer
-
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heaveto.errors import GuardTakenError
+from heaveto.errors import GuardTakenError, LogMovedError
 from heaveto.events.records import CancelRequested, Cause
 from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services
@@ -17,12 +17,16 @@ async def ask_to_stop(
     Raises:
         StoreError: it could not be recorded.
     """
-    run = log.state.run(run_id)
-    if run.cancel is not None or run.ended is not None:
-        return
-    record_id, time = services.stamp()
-    request = CancelRequested(id=record_id, time=time, run_id=run_id, cause=cause, by=by, reason=reason)
-    try:
-        await log.append([request], token=None, guard=Guard(f"cancel:{run_id}", request.id))
-    except GuardTakenError:
-        await log.refresh()
+    await log.settle()
+    while True:
+        run = log.state.run(run_id)
+        if run.cancel is not None or run.ended is not None:
+            return
+        record_id, time = services.stamp()
+        request = CancelRequested(id=record_id, time=time, run_id=run_id, cause=cause, by=by, reason=reason)
+        try:
+            # Conditional, so that it never lands behind an ending that is just being written.
+            guard = Guard(f"cancel:{run_id}", request.id)
+            await log.append([request], token=None, expect=log.state.last_seq, guard=guard)
+        except (LogMovedError, GuardTakenError):
+            await log.refresh()

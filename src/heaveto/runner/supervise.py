@@ -181,5 +181,3 @@ def _closing_records(live: LiveRun, ending: Ending, staged: Sequence[Record]) ->
     drafts = [draft.snapshot(last=True) for draft in live.drafts.values() if draft.message_id not in said]
     work = {call_id: operation.work for call_id, operation in live.operations.items()}
     return close_run(live.run, ending, stamp=live.stamp, drafts=drafts, work=work, pending=staged)
-
-

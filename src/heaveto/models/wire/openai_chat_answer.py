@@ -96,8 +96,10 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 def _joined(before: Json, value: Json) -> Json:
     """Unknown fields are streamed as others are: lists and texts grow, anything else is replaced."""
-    if isinstance(before, (str, list)) and type(before) is type(value):
-        return cast("Json", before + value)
+    if isinstance(before, str) and isinstance(value, str):
+        return before + value
+    if isinstance(before, list) and isinstance(value, list):
+        return [*cast("list[object]", before), *cast("list[object]", value)]
     return value
 
 

@@ -42,7 +42,7 @@ class ChatAnswer:
 
     def usage_frame(self, usage: Usage | None) -> bytes:
         """Return the last event of a stream that was asked to include usage."""
-        frame = {**self._head, "object": "chat.completion.chunk", "choices": []}
+        frame: dict[str, Any] = {**self._head, "object": "chat.completion.chunk", "choices": []}
         return event({**frame, "usage": _usage(usage or self._estimate)})
 
     def whole(self, chunks: Sequence[Chunk]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class ChatAnswer:
 
 def error_body(error: ModelError) -> dict[str, Any]:
     """Return the error body of a scripted fault."""
-    if isinstance(error.body, dict):
+    if error.body is not None:
         return {"error": error.body}
     kind = "server_error" if error.retryable else "invalid_request_error"
     return {"error": {"message": str(error), "type": kind, "param": None, "code": None}}

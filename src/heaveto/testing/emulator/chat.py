@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -25,6 +25,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+_BODY = msgspec.json.Decoder(dict[str, Any])
 _JSON = [(b"content-type", b"application/json")]
 _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 
@@ -180,7 +181,7 @@ class ChatEmulator:
                     for frame in answer.frames(action, first=reply.frames == 0):
                         await reply.frame(frame)
         ended = any(isinstance(action, EndChunk) for action in actions)
-        if ended and (exchange.body.get("stream_options") or {}).get("include_usage"):
+        if ended and _wants_usage(exchange.body):
             await reply.frame(answer.usage_frame(usage))
         await reply.frame(answers.DONE)
         await reply.end_stream()
@@ -267,8 +268,13 @@ async def _read(receive: Receive) -> bytes:
             return body
 
 
+def _wants_usage(body: dict[str, Any]) -> bool:
+    options = body.get("stream_options")
+    return isinstance(options, dict) and bool(cast("dict[str, Any]", options).get("include_usage"))
+
+
 def _decoded(body: bytes) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(body, type=dict[str, Any])
+        return _BODY.decode(body)
     except msgspec.DecodeError:
         return {}

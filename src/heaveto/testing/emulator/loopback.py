@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import uvicorn
@@ -36,7 +36,7 @@ class Connections:
             watcher()
 
     @contextlib.contextmanager
-    def watched(self, client: Address, callback: Callable[[], None]) -> Iterator[None]:
+    def watched(self, client: Address, callback: Callable[[], None]) -> Generator[None, None, None]:
         """Call back if the socket closes while this context is open."""
         self._watchers[client] = callback
         try:
@@ -83,7 +83,7 @@ class LoopbackServer(uvicorn.Server):
         self._stop.set()
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
+    def capture_signals(self) -> Generator[None, None, None]:
         """Leave signals to whoever runs the loop."""
         yield
 

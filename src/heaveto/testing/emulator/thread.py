@@ -19,7 +19,7 @@ class EmulatorThread:
 
     def __init__(self, *steps: Step, **options: Any) -> None:
         self._steps, self._options = steps, options
-        self._ready, self._error = threading.Event(), None
+        self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -55,7 +55,7 @@ class EmulatorThread:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - the edge of the thread: raised by who started it
             self._failure = error
         finally:
             self._ready.set()
