@@ -204,7 +204,7 @@ class Ledger:
         row = self._row(key)
         stone = Tombstone(key, row.created, self._clock.time(), row.last_seq, by, reason)
         bodies = self._execute(sql.SELECT_BODIES, (row.id,))
-        runs = {_RUN_ID.decode(body).run_id for (body,) in bodies}
+        runs = {_run_of(body) for (body,) in bodies}
         self._executemany(sql.DELETE_RUN, [(run_id, row.id) for run_id in runs])
         for statement in sql.ERASE_CONTENT:
             self._execute(statement, (row.id,))
@@ -418,3 +418,9 @@ class Ledger:
 
 def _address(key: SessionKey) -> tuple[str, str, str]:
     return key.app, key.user, key.session
+
+
+def _run_of(body: bytes) -> str:
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # a damaged record is erased like any other
+        return _RUN_ID.decode(body).run_id
+    return ""
