@@ -17,7 +17,8 @@ class Exchange:
         status: the status that was sent, or None before that.
         violation: the rule that the request broke, if it did.
         completed_at: when the answer was complete.
-        closed_at: when the socket was seen closed before the answer was complete: the client gave up.
+        closed_at: when the socket was seen closed before the answer was complete: the client gave up, or the script
+            broke off.
     """
 
     def __init__(self, body: dict[str, Any], headers: dict[str, str], received_at: float) -> None:

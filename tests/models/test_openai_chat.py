@@ -1,0 +1,341 @@
+"""The Chat Completions connector, over real HTTP against the emulator."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn
+from heaveto.errors import ModelError
+from heaveto.events.contents import FunctionCall, FunctionResponse, Text, Thought
+from heaveto.events.records import Usage
+from heaveto.ids import SystemIds
+from heaveto.models.assemble import Assembled, Assembler
+from heaveto.models.base import CallChunk, TextChunk
+from heaveto.models.openai_chat import OpenAIChat, retry_after_seconds
+from heaveto.models.prices import Prices
+from heaveto.models.wire.openai_chat_answer import ChatAnswerReader
+from heaveto.testing.emulator import ChatEmulator, Exchange
+from heaveto.testing.script import call, cut, fault, finish, hang, raw_call, say, think, usage
+
+ASK = ModelRequest(
+    turns=[Turn("user", (Text(text="hi"),))],
+    instruction="Be brief.",
+    tools=(ToolDeclaration("look", "looks", {"type": "object", "properties": {}}),),
+    generation=Generation(temperature=0.5),
+)
+CLOSED_WITHIN_SECONDS = 1.0
+
+
+class Clock:
+    """A clock that stands still."""
+
+    def time(self) -> float:
+        return 1_000_000_000.0
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError("nothing sleeps here")
+
+
+async def ask(model: OpenAIChat, request: ModelRequest = ASK) -> Assembled:
+    assembler = Assembler(SystemIds(), provider="openai")
+    async for chunk in model.generate(request):
+        assembler.feed(chunk)
+    return assembler.finish()
+
+
+def connect(emulator: ChatEmulator, **options: Any) -> OpenAIChat:
+    return OpenAIChat("m", base_url=emulator.base_url, **options)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_text_thought_calls_and_usage_arrive(stream: bool) -> None:
+    """The same answer comes out of a stream and of a whole completion."""
+    answer = (
+        think("hm"),
+        say("Both:", chunks=3),
+        call("look", at="ü"),
+        call("look", at="b"),
+        usage(10, 4, cached_tokens=5),
+    )
+    async with ChatEmulator(answer) as emulator:
+        model = connect(emulator, stream=stream, prices=Prices(input=2.0, output=10.0, cached_input=1.0))
+        got = await ask(model)
+        await model.aclose()
+    calls = [part for part in got.parts if isinstance(part, FunctionCall)]
+    assert got.parts[:2] == (Thought(text="hm", provider="openai"), Text(text="Both:"))
+    assert [(made.provider_id, made.name, made.args) for made in calls] == [
+        ("call_1", "look", {"at": "ü"}),
+        ("call_2", "look", {"at": "b"}),
+    ]
+    assert got.usage == Usage(10, 4, cached_tokens=5, cost=(5 * 2.0 + 5 * 1.0 + 4 * 10.0) / 1e6)
+    assert got.end is not None and (got.end.reason, got.end.model, got.is_cut) == ("tool_calls", "m", False)
+    (exchange,) = emulator.exchanges
+    assert exchange.body["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
+    assert (exchange.body["temperature"], exchange.body["tools"][0]["function"]["name"]) == (0.5, "look")
+    emulator.assert_done()
+
+
+async def test_a_whole_conversation_keeps_the_providers_rules() -> None:
+    """Calls and results of an earlier turn are accepted by the strict server (P1)."""
+    async with ChatEmulator(say("fine"), strict_unconfirmed=True) as emulator:
+        model = connect(emulator)
+        turns = [
+            *ASK.turns,
+            Turn(
+                "model", (FunctionCall(call_id="a.b:c", name="look.at"), FunctionCall(call_id="Ab3dEf9hI", name="look"))
+            ),
+            Turn(
+                "tool",
+                (
+                    FunctionResponse(call_id="a.b:c", name="look.at", response={}),
+                    FunctionResponse(call_id="Ab3dEf9hI", name="look", response={"x": 1}),
+                ),
+            ),
+        ]
+        assert (await ask(model, ModelRequest(turns=turns))).parts == (Text(text="fine"),)
+        await model.aclose()
+    emulator.assert_done()
+
+
+async def test_a_broken_request_is_refused_with_the_providers_words() -> None:
+    """The emulator judges like the provider, and the error is final."""
+    async with ChatEmulator(say("never")) as emulator:
+        model = connect(emulator)
+        turns = [*ASK.turns, Turn("model", (FunctionCall(call_id="c1", name="look"),)), *ASK.turns]
+        with pytest.raises(ModelError, match="must be followed by tool messages") as error:
+            await ask(model, ModelRequest(turns=turns))
+        await model.aclose()
+    assert (error.value.status, error.value.retryable, error.value.body["param"]) == (400, False, "messages.[2].role")
+    assert emulator.exchanges[0].violation is not None and emulator.exchanges[0].violation.rule == "O1"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("status", "retryable"), [(429, True), (503, True), (529, True), (408, True), (401, False), (404, False)]
+)
+async def test_statuses_become_model_errors(status: int, retryable: bool, stream: bool) -> None:
+    """Whether to try again is data; the connector itself never does."""
+    async with ChatEmulator(fault("no", status=status, retry_after_seconds=7)) as emulator:
+        model = connect(emulator, stream=stream)
+        with pytest.raises(ModelError, match="no") as error:
+            await ask(model)
+        await model.aclose()
+    assert (error.value.status, error.value.retryable, error.value.retry_after_seconds) == (status, retryable, 7.0)
+    assert len(emulator.exchanges) == 1
+
+
+async def test_an_exhausted_quota_is_final_although_it_is_429() -> None:
+    """Waiting does not help there."""
+    no_money = fault("pay", status=429)
+    no_money.error.body = {"message": "pay", "type": "insufficient_quota", "code": "insufficient_quota"}
+    async with ChatEmulator(no_money) as emulator:
+        model = connect(emulator)
+        with pytest.raises(ModelError) as error:
+            await ask(model)
+        await model.aclose()
+    assert not error.value.retryable
+
+
+@pytest.mark.parametrize(
+    "broken", [cut(after_chunks=2), fault(after_chunks=2), fault("busy", status=529, after_chunks=2)]
+)
+async def test_a_stream_that_breaks_off_is_an_error_after_what_came(broken: Any) -> None:
+    """What was received before it was handed on (F30, F61)."""
+    received: list[str] = []
+    async with ChatEmulator((say("abcd", chunks=4), broken)) as emulator:
+        model = connect(emulator)
+        with pytest.raises(ModelError) as error:
+            async for chunk in model.generate(ASK):
+                assert isinstance(chunk, TextChunk)
+                received.append(chunk.text)
+        await model.aclose()
+    assert (received, error.value.retryable) == (["a", "b"], True)
+
+
+async def test_a_limit_marks_the_answer_as_cut() -> None:
+    """Then the last call must not be executed (F30)."""
+    async with ChatEmulator((raw_call("look", '{"at": "a'), finish("length", cut=True))) as emulator:
+        model = connect(emulator)
+        answer = await ask(model)
+        await model.aclose()
+    (part,) = answer.parts
+    assert isinstance(part, FunctionCall) and (part.defect, part.raw_args) == ("truncated", '{"at": "a')
+    assert answer.is_cut
+
+
+@pytest.mark.parametrize(("args", "defect"), [("[1]", "invalid"), ('{"a":', "invalid"), ("", "")])
+async def test_arguments_are_judged_strictly(args: str, defect: str) -> None:
+    """Malformed ones make the call invalid, none at all are an empty object (F31)."""
+    async with ChatEmulator(raw_call("look", args)) as emulator:
+        model = connect(emulator)
+        (part,) = (await ask(model)).parts
+        await model.aclose()
+    assert isinstance(part, FunctionCall) and (part.defect, part.args) == (defect, {})
+
+
+async def test_nobody_listening_is_a_retryable_error() -> None:
+    """Without a status, because there was no answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    model = OpenAIChat("m", base_url=f"http://127.0.0.1:{port}/v1")
+    with pytest.raises(ModelError) as error:
+        await ask(model)
+    await model.aclose()
+    assert (error.value.status, error.value.retryable) == (None, True)
+
+
+async def until_closed(exchange: Exchange, stopped_at: float, phase: str) -> None:
+    await asyncio.wait_for(exchange.over(), CLOSED_WITHIN_SECONDS)
+    assert exchange.closed_at is not None
+    print(f"\n{phase}: the server saw the socket close after {(exchange.closed_at - stopped_at) * 1000:.1f} ms")
+
+
+@pytest.mark.parametrize(
+    ("phase", "stream", "early_headers"),
+    [("before the headers", True, False), ("before the first byte", True, True), ("without streaming", False, False)],
+)
+async def test_a_stop_before_the_answer_closes_the_socket(phase: str, stream: bool, early_headers: bool) -> None:
+    """The provider must not go on generating, whatever it was doing (F51)."""
+    async with ChatEmulator(hang(), early_headers=early_headers) as emulator:
+        model = connect(emulator, stream=stream)
+        asking = asyncio.create_task(ask(model))
+        exchange = await emulator.exchange(0)
+        stopped_at = time.monotonic()
+        asking.cancel()
+        await until_closed(exchange, stopped_at, phase)
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await model.aclose()
+
+
+@pytest.mark.parametrize("way", ["cancel", "close"])
+async def test_a_stop_in_mid_stream_closes_the_socket(way: str) -> None:
+    """Both if the reader is cancelled while it waits, and if it just stops reading (F51)."""
+    async with ChatEmulator((say("Hel"), hang())) as emulator:
+        model = connect(emulator)
+        stream = model.generate(ASK)
+        assert await anext(stream) == TextChunk("Hel")
+        exchange = await emulator.exchange(0)
+        stopped_at = time.monotonic()
+        if way == "cancel":
+            reading = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0)
+            stopped_at = time.monotonic()
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+        await stream.aclose()
+        await until_closed(exchange, stopped_at, f"mid-stream, by {way}")
+        await model.aclose()
+
+
+async def test_a_stop_while_the_server_does_not_even_accept_closes_the_socket() -> None:
+    """The connection was made by the kernel, the request waits in its queue (F51)."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        model = OpenAIChat("m", base_url=f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
+        asking = asyncio.create_task(ask(model))
+        loop = asyncio.get_running_loop()
+        connection, _ = await loop.sock_accept(listener)
+        with connection:
+            connection.setblocking(False)
+            assert await loop.sock_recv(connection, 100_000)
+            stopped_at = time.monotonic()
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            async with asyncio.timeout(CLOSED_WITHIN_SECONDS):
+                while await loop.sock_recv(connection, 100_000):
+                    pass
+            print(
+                f"\nconnecting: the server saw the socket close after {(time.monotonic() - stopped_at) * 1000:.1f} ms"
+            )
+        await model.aclose()
+
+
+async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
+    """Reading to the end leaves it open and clean."""
+    async with ChatEmulator(say("a"), say("b")) as emulator:
+        model = connect(emulator)
+        await ask(model)
+        await ask(model)
+        assert emulator.open_connections == 1
+        await model.aclose()
+
+
+async def test_an_own_client_is_used_and_left_open() -> None:
+    """Azure and proxies come in this way; retries stay ours."""
+    from openai import AsyncOpenAI
+
+    async with ChatEmulator(fault(status=500), say("a")) as emulator:
+        client = AsyncOpenAI(api_key="k", base_url=emulator.base_url, max_retries=5)
+        model = OpenAIChat("m", client=client)
+        with pytest.raises(ModelError):
+            await ask(model)
+        assert len(emulator.exchanges) == 1
+        await model.aclose()
+        assert not client.is_closed()
+        await client.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "3"}, 3.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "-1"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "Sun, 09 Sep 2001 01:46:50 GMT"}, 10.0),
+        ({"retry-after": "Fri, 01 Jan 2100 00:00:30 GMT", "date": "Fri, 01 Jan 2100 00:00:00 GMT"}, 30.0),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(headers: dict[str, str], seconds: float | None) -> None:
+    """A date counts against the server's clock if it tells it."""
+    assert retry_after_seconds(headers, Clock()) == seconds
+
+
+def test_unknown_fields_are_kept() -> None:
+    """Of the message in the end's data, of a call in its own; streamed ones grow."""
+    reader = ChatAnswerReader()
+    first = {
+        "content": None,
+        "details": ["a"],
+        "tool_calls": [{"index": 0, "id": "x", "function": {"name": "t"}, "sig": "s"}],
+    }
+    (chunk,) = reader.feed({"id": "1", "choices": [{"delta": first}]})
+    reader.feed({"choices": [{"delta": {"details": ["b"]}, "finish_reason": "stop"}]})
+    assert isinstance(chunk, CallChunk) and chunk.data == {"sig": "s"}
+    (end,) = reader.end()
+    assert end.data == {"id": "1", "details": ["a", "b"]}  # type: ignore[union-attr]
+
+
+def test_calls_without_an_index_are_counted() -> None:
+    """Some hosts leave it out: a call with an id is the next one."""
+    reader = ChatAnswerReader()
+    calls = [
+        {"id": "x", "function": {"name": "a"}},
+        {"function": {"arguments": "{}"}},
+        {"id": "y", "function": {"name": "b"}},
+    ]
+    chunks = reader.feed({"choices": [{"delta": {"tool_calls": calls}}]})
+    assert [chunk.index for chunk in chunks if isinstance(chunk, CallChunk)] == [0, 0, 1]
+
+
+def test_a_refusal_is_text() -> None:
+    """The user sees what the model said."""
+    assert ChatAnswerReader().feed({"choices": [{"delta": {"refusal": "I can't."}}]}) == [TextChunk("I can't.")]
+
+
+@pytest.mark.parametrize("junk", [None, 1, [], {}, {"choices": None}, {"choices": [None]}, {"choices": [{"delta": 3}]}])
+def test_junk_gives_nothing_and_never_raises(junk: object) -> None:
+    """A reader is total."""
+    reader = ChatAnswerReader()
+    assert reader.feed(junk) == []
+    assert reader.end() == []
