@@ -364,7 +364,11 @@ class Lane:
         stop = run.cancel
         assert stop is not None
         ending = Ending("cancelled", stop.cause, stop.by, stop.reason)
-        heard = self._started(ticket, run.input or ticket.content) if stop.cause == "superseded" else []
+        heard = (
+            self._started(ticket, run.input if run.input.parts else ticket.content)
+            if stop.cause == "superseded"
+            else []
+        )
         return [*heard, *close_run(run, ending, stamp=self._services.stamp)]
 
     # --- leftovers ------------------------------------------------------------------------------------------------
@@ -410,7 +414,7 @@ class Lane:
         self._telling_end = True
         try:
             for callback in callbacks:
-                await asyncio.shield(self._services.spawn(_bounded(callback, end), f"end hook of run {run.run_id}"))
+                await self._services.shielded(_bounded(callback, end), f"end hook of run {run.run_id}")
         finally:
             self._telling_end = False
 

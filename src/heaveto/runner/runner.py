@@ -39,6 +39,7 @@ from heaveto.runner.run import Run, RunStream, StreamItem, carried_run
 from heaveto.runner.services import Services, logger
 from heaveto.runner.stops import ask_to_stop
 from heaveto.stores.base import Guard, SessionInfo, Store, Tombstone
+from heaveto.stores.memory import MemoryStore
 
 _IDLE_LANES = 1024
 
@@ -93,12 +94,9 @@ class Runner:
             app = App(app_name or agent.name, agent, plugins=plugins)
         elif app_name is not None or plugins:
             raise ConfigError("Runner: app_name and plugins belong to the App when app= is passed")
-        if store is None:
-            from heaveto.stores.memory import MemoryStore
-
-            store = MemoryStore()
-        self.app, self.store = app, store
-        self._services = Services(app, store, clock or SystemClock(), ids or SystemIds())
+        self.app = app
+        self.store: Store = MemoryStore() if store is None else store
+        self._services = Services(app, self.store, clock or SystemClock(), ids or SystemIds())
         self._lanes: OrderedDict[SessionKey, Lane] = OrderedDict()
         self._create_sessions = create_sessions
         self._closed = False
@@ -456,7 +454,7 @@ class Runner:
 
     def _key(self, user_id: str, session_id: str) -> SessionKey:
         for name, value in (("user_id", user_id), ("session_id", session_id)):
-            if not isinstance(value, str) or not value:  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not value:
                 raise InputError(f"{name} must be a text that is not empty; it is {value!r}")
         return SessionKey(self.app.name, user_id, session_id)
 

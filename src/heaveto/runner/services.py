@@ -33,9 +33,16 @@ class Services:
         """Return the id and the time for a new record."""
         return self.ids.record_id(), self.clock.time()
 
-    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    def spawn(self, work: Coroutine[Any, Any, object], name: str) -> None:
         """Start background work that is waited for when the runner closes; its errors are logged."""
-        task = asyncio.create_task(work, name=name)
+        self._start(work, name)
+
+    async def shielded(self, work: Coroutine[Any, Any, object], name: str) -> None:
+        """Do work that goes on to its end although the caller is cancelled."""
+        await asyncio.shield(self._start(work, name))
+
+    def _start(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[object]:
+        task: asyncio.Task[object] = asyncio.create_task(work, name=name)
         self.background.add(task)
         task.add_done_callback(self._finished)
         return task

@@ -14,7 +14,7 @@ from heaveto.core.close import Ending, close_run
 from heaveto.core.limits import seconds_left
 from heaveto.errors import HeavetoError, LimitExceededError, LogMovedError
 from heaveto.events.contents import calls_of
-from heaveto.events.records import ErrorInfo, Message, Record, RunEnded
+from heaveto.events.records import Cause, ErrorInfo, Message, Record, RunEnded
 from heaveto.runner.live import LiveRun
 
 _FIRST_NUDGE_SECONDS = 0.1
@@ -57,7 +57,7 @@ async def _time_out(live: LiveRun, seconds: float, error: LimitExceededError | N
     await live.services.clock.sleep(max(0.0, seconds))
     if error is not None and live.run.limits.on_limit == "fail":
         live.error = error
-    cause = "deadline" if error is None else "budget"
+    cause: Cause = "deadline" if error is None else "budget"
     await live.request_stop(cause, "runtime", str(error or "the deadline passed"))
 
 
