@@ -7,7 +7,7 @@ an upcaster from the version before it; a record of an older version is lifted s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, get_args, get_origin
+from typing import Any, TypeAlias, cast, get_args, get_origin
 
 import msgspec
 
@@ -96,12 +96,14 @@ _TYPE_NAMES = frozenset(cls.__name__ for cls in _RECORD_TYPES)
 
 def _open_envelope(body: bytes) -> tuple[str, dict[str, Json]]:
     try:
-        raw = _from_json(body)
+        raw: Any = _from_json(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordFormatError("?", f"malformed: {error}") from error
-    if not isinstance(raw, dict) or not isinstance(raw.get("type"), str):
+    fields = cast("dict[str, Json]", raw) if isinstance(raw, dict) else {}
+    record_type = fields.get("type")
+    if not isinstance(record_type, str):
         raise RecordFormatError("?", "malformed: not an object with a type")
-    return raw["type"], raw
+    return record_type, fields
 
 
 def encode_draft(draft: Draft) -> bytes:
@@ -172,9 +174,9 @@ def _children(value: Any, is_json: bool) -> list[tuple[Any, Any, bool]]:
             fields = msgspec.structs.fields(value)
             return [(field.name, getattr(value, field.name), _is_plain(field.type)) for field in fields]
         case dict():
-            return [(key, child, True) for key, child in value.items()]
+            return [(key, child, True) for key, child in cast("dict[Any, Any]", value).items()]
         case list() | tuple():
-            return [(index, child, is_json) for index, child in enumerate(value)]
+            return [(index, child, is_json) for index, child in enumerate(cast("list[Any]", value))]
         case _:
             return []
 

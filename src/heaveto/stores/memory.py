@@ -220,7 +220,7 @@ class MemoryStore:
             raise LeaseHeldError(key, owner=session.owner, since=session.since)
         session.owner, session.since = self._owner, self._clock.time()
         session.token += 1
-        return Lease(key, self._owner, session.token, session.last_seq)
+        return Lease(key, self._owner, session.token, session.last_seq, await self.shared_state(key.app, key.user))
 
     async def release(self, lease: Lease, *, settled: Sequence[str] = ()) -> None:
         session = self._open().sessions.get(lease.key)
@@ -281,7 +281,7 @@ class MemoryStore:
 
     # --- news, life
 
-    def subscribe(self, key: SessionKey, callback: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, key: SessionKey, callback: Callable[[int], None]) -> Callable[[], None]:
         self._open()
         self._loop = asyncio.get_running_loop()
         return self._subscriptions.add(key, callback)
@@ -291,7 +291,8 @@ class MemoryStore:
             announce(key)
 
     def _announce(self, key: SessionKey) -> None:
-        for callback in self._subscriptions.callbacks([key]):
+        session = self.data.sessions.get(key)
+        for callback in self._subscriptions.callbacks({key: session.last_seq if session else 0}):
             if self._loop is not None and not self._loop.is_closed():
                 self._loop.call_soon(callback)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from heaveto.events.records import SessionKey
 
@@ -11,9 +12,9 @@ class Subscriptions:
     """Callbacks by session. Used on the event loop only; `keys` may be read from any thread."""
 
     def __init__(self) -> None:
-        self._callbacks: dict[SessionKey, list[Callable[[], None]]] = {}
+        self._callbacks: dict[SessionKey, list[Callable[[int], None]]] = {}
 
-    def add(self, key: SessionKey, callback: Callable[[], None]) -> Callable[[], None]:
+    def add(self, key: SessionKey, callback: Callable[[int], None]) -> Callable[[], None]:
         """Register a callback; return how to take it out again (idempotent)."""
         entry = [callback]
         self._callbacks.setdefault(key, []).append(callback)
@@ -24,7 +25,7 @@ class Subscriptions:
 
         return remove
 
-    def _remove(self, key: SessionKey, callback: Callable[[], None]) -> None:
+    def _remove(self, key: SessionKey, callback: Callable[[int], None]) -> None:
         callbacks = self._callbacks.get(key, [])
         callbacks.remove(callback)
         if not callbacks:
@@ -37,6 +38,10 @@ class Subscriptions:
         """The sessions that somebody listens to, at this moment."""
         return tuple(self._callbacks)
 
-    def callbacks(self, changed: Iterable[SessionKey]) -> list[Callable[[], None]]:
-        """Return the callbacks of these sessions."""
-        return [callback for key in changed for callback in self._callbacks.get(key, ())]
+    def callbacks(self, changed: Mapping[SessionKey, int]) -> list[Callable[[], None]]:
+        """Return what to call for these sessions, with their last seqs."""
+        return [
+            partial(callback, last_seq)
+            for key, last_seq in changed.items()
+            for callback in self._callbacks.get(key, ())
+        ]

@@ -25,6 +25,8 @@ from heaveto.errors import (
     StaleLeaseError,
     UnknownSessionError,
 )
+from heaveto.events import codec
+from heaveto.events.contents import Json
 from heaveto.events.records import SessionKey
 from heaveto.stores.base import Guard, Lease, SessionInfo, Tombstone
 from heaveto.stores.batch import Batch
@@ -64,7 +66,7 @@ class Ledger:
     """The write side of one connection, with a cache of session rows that is written back at commit.
 
     Attributes:
-        changed: sessions that subscribers must hear about once the transaction is committed.
+        changed: sessions that subscribers must hear about once the transaction is committed, with their last seqs.
         held: sessions whose lease this owner holds, with their tokens.
         owes_truncation: something was erased whose text may still be in the WAL.
     """
@@ -85,6 +87,7 @@ class Ledger:
         self._execute, self._executemany = connection.execute, connection.executemany
         self._file = liveness.OwnerFile(path, owner)
         self._rows: dict[SessionKey, _Row] = {}
+        self._shared: dict[tuple[str, str], list[tuple[str, bytes]]] = {}
         self._moved: set[_Row] = set()
         self._leased: set[_Row] = set()
         self._newest: float | None = None
@@ -93,7 +96,7 @@ class Ledger:
         self._logged_pages = 0  # roughly, and without those of other processes, which count their own
         self._cached_version = self._watched_version = -1
         self._stamps: dict[SessionKey, tuple[int, int, str | None] | None] = {}
-        self.changed: set[SessionKey] = set()
+        self.changed: dict[SessionKey, int] = {}
         self.held: dict[SessionKey, int] = {}
         self.owes_truncation = False
 
@@ -145,16 +148,17 @@ class Ledger:
 
     def _forget(self) -> None:
         self._rows.clear()
+        self._shared.clear()
         self._newest = None
 
-    def foreign_changes(self, watched: Sequence[SessionKey]) -> set[SessionKey]:
-        """Return the watched sessions that other processes may have changed since the last call."""
+    def foreign_changes(self, watched: Sequence[SessionKey]) -> dict[SessionKey, int]:
+        """Return the watched sessions that other processes may have changed since the last call, with last seqs."""
         (version,) = self._execute(sql.DATA_VERSION).fetchone()
         if version == self._watched_version:
-            return set()
+            return {}
         self._watched_version = version
         stamps = {key: self._stamp(key) for key in watched}
-        changed = {key for key, stamp in stamps.items() if stamp != self._stamps.get(key, ())}
+        changed = {key: stamp[0] if stamp else 0 for key, stamp in stamps.items() if stamp != self._stamps.get(key, ())}
         self._stamps = stamps
         return changed
 
@@ -190,10 +194,10 @@ class Ledger:
         cursor = self._execute(sql.INSERT_SESSION, (*_address(key), now, now))
         row = self._rows[key] = _Row(cursor.lastrowid or 0, now, now)
         row.may_have_drafts = False
+        self.changed[key] = 0
         if first.rows:
             self._insert(key, row, first)
             self._apply(key, row, first)
-        self.changed.add(key)
         return SessionInfo(key, row.created, row.updated, row.last_seq)
 
     def erase(self, key: SessionKey, by: str, reason: str) -> Tombstone:
@@ -214,7 +218,7 @@ class Ledger:
         self._moved.discard(row)
         self._leased.discard(row)
         self.held.pop(key, None)
-        self.changed.add(key)
+        self.changed[key] = 0
         self.owes_truncation = True
         return stone
 
@@ -262,7 +266,7 @@ class Ledger:
         row.last_seq = seq + len(batch.rows)
         row.updated = self._tick()
         self._moved.add(row)
-        self.changed.add(key)
+        self.changed[key] = row.last_seq
 
     def _not_new(self, key: SessionKey, row: _Row, batch: Batch, first_seq: int) -> int:
         """Take back what was inserted before the first known id; then it is a repeat (F117), or an error."""
@@ -296,6 +300,11 @@ class Ledger:
             self._execute(sql.END_RUN, (row.id, run_id))
         if row.may_have_drafts and (batch.said or batch.ended):
             self._drop_drafts(row, batch)
+        if batch.shared:
+            self._share(key, batch)
+
+    def _share(self, key: SessionKey, batch: Batch) -> None:
+        self._shared.clear()
         for name, value in batch.shared.items():
             address = (key.app, "" if name.startswith("app:") else key.user, name)
             if value is None:
@@ -325,10 +334,10 @@ class Ledger:
 
     def _tick(self) -> float:
         """Return the time, but later than every time before: no two sessions share an `updated`."""
-        if self._newest is None:
-            self._newest = self._execute(sql.SELECT_NEWEST).fetchone()[0] or 0.0
-        newest = max(self._clock.time(), math.nextafter(self._newest, math.inf))
-        self._newest = newest
+        newest = self._newest
+        if newest is None:
+            newest = self._execute(sql.SELECT_NEWEST).fetchone()[0] or 0.0
+        self._newest = newest = max(self._clock.time(), math.nextafter(newest, math.inf))
         return newest
 
     # --- the lease
@@ -346,7 +355,14 @@ class Ledger:
         row.owner, row.since = self._owner, self._clock.time()
         self._leased.add(row)
         self.held[key] = row.token
-        return Lease(key, self._owner, row.token, row.last_seq)
+        return Lease(key, self._owner, row.token, row.last_seq, self._shared_state(key))
+
+    def _shared_state(self, key: SessionKey) -> dict[str, Json]:
+        rows = self._shared.get((key.app, key.user))
+        if rows is None:
+            rows = self._execute(sql.SELECT_SHARED, (key.app, key.app, key.user)).fetchall()
+            self._shared[key.app, key.user] = rows
+        return {name: codec.decode_value(value) for name, value in rows}
 
     def is_alive(self, owner: str) -> bool:
         """Whether the owner is alive; this one is, as long as it can ask."""
@@ -383,7 +399,7 @@ class Ledger:
             self._execute(sql.SETTLE_RUN, (row.id, run_id))
         row.owner, row.since = None, None
         self._leased.add(row)
-        self.changed.add(lease.key)
+        self.changed[lease.key] = row.last_seq
 
     def _find(self, key: SessionKey) -> _Row | None:
         try:

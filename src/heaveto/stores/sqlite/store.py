@@ -226,7 +226,7 @@ class SqliteStore:
 
     # --- news, the end
 
-    def subscribe(self, key: SessionKey, callback: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, key: SessionKey, callback: Callable[[int], None]) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
         if self._closing is not None:
             raise StoreClosedError

@@ -6,7 +6,7 @@ import asyncio
 import math
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -97,7 +97,7 @@ class Writer(Worker):
             return None
         try:
             value = _do_now(ledger, work)
-            changed = self._changes() if ledger.changed else ()
+            changed = self._changes() if ledger.changed else {}
         finally:
             self._lock.release()
         if changed and self.listener is not None:
@@ -130,27 +130,27 @@ class Writer(Worker):
         with suppress(sqlite3.Error):  # tried again after the next batch
             ledger.checkpoint()
 
-    def _changes(self) -> set[SessionKey]:
+    def _changes(self) -> dict[SessionKey, int]:
         """Return sessions that changed since the last call, by this process or another, if anyone listens."""
         ledger = self._ledger
         if ledger is None:
-            return set()
-        changed, ledger.changed = ledger.changed, set()
+            return {}
+        own, ledger.changed = ledger.changed, {}
         watched = self._subscriptions.keys()
-        if watched:
-            try:
-                changed |= ledger.foreign_changes(watched)
-            except sqlite3.Error:  # locked or damaged: callers learn it from their own operations; look again later
-                changed |= set(watched)
-        return changed.intersection(watched)
+        if not watched:
+            return {}
+        changed = {key: own[key] for key in own.keys() & watched}
+        with suppress(sqlite3.Error):  # locked or damaged: callers learn it from their operations; looked at again
+            changed = ledger.foreign_changes(watched) | changed
+        return changed
 
-    def _tell(self, changed: Iterable[SessionKey]) -> None:
+    def _tell(self, changed: Mapping[SessionKey, int]) -> None:
         loop = self.listener
         if loop is not None:
             with suppress(RuntimeError):  # closed meanwhile
                 loop.call_soon_threadsafe(self._call_back, loop, changed)
 
-    def _call_back(self, loop: asyncio.AbstractEventLoop, changed: Iterable[SessionKey]) -> None:
+    def _call_back(self, loop: asyncio.AbstractEventLoop, changed: Mapping[SessionKey, int]) -> None:
         for callback in self._subscriptions.callbacks(changed):
             loop.call_soon(callback)
 
