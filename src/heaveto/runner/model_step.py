@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, cast
-
-from collections.abc import AsyncGenerator
 
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
