@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 import urllib.error
 import urllib.request
 from typing import Any
 
 import pytest
 
+from heaveto.errors import MissingExtraError
 from heaveto.testing.emulator import ChatEmulator, EmulatorThread
 from heaveto.testing.script import call, fault, say, usage
 
@@ -78,6 +80,14 @@ async def test_leftovers_are_shown() -> None:
         pass
     with pytest.raises(AssertionError, match="left"):
         emulator.assert_done()
+
+
+async def test_a_missing_server_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error tells what to install."""
+    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    with pytest.raises(MissingExtraError, match=r"heaveto\[emulator\]"):
+        async with ChatEmulator():
+            pass
 
 
 def test_outside_of_its_context_it_says_so() -> None:

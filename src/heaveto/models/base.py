@@ -82,5 +82,9 @@ class Model(ABC):
     def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Stream the answer to a request. Sends nothing before the first iteration."""
 
+    def priced(self, usage: Usage) -> Usage:
+        """Return the usage with its cost, where the prices are known; for the estimate of a cut stream too (F126)."""
+        return usage
+
     async def aclose(self) -> None:
         """Close what the model holds open between requests. Idempotent."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from heaveto.clock import Clock, SystemClock
 from heaveto.core.request import ModelRequest, Profile
 from heaveto.errors import MissingExtraError, ModelError
+from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model, UsageChunk
 from heaveto.models.prices import Prices
 from heaveto.models.wire.openai_chat import OpenAIChatEncoder
@@ -69,7 +70,8 @@ class OpenAIChat(Model):
         self._prices, self._stream = prices, stream
         self._clock = clock or SystemClock()
         self._encoder = OpenAIChatEncoder(provider=provider, reasoning_content=reasoning_content)
-        self._given, self._client = client, None if client is None else client.with_options(max_retries=0)
+        self._is_own = client is None
+        self._client = None if client is None else client.with_options(max_retries=0)
         self._connecting = threading.Lock()
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
@@ -95,11 +97,16 @@ class OpenAIChat(Model):
         for chunk in reader.end():
             yield chunk
 
+    def priced(self, usage: Usage) -> Usage:
+        """Return the usage with its cost by the prices that were given."""
+        return usage if self._prices is None else self._prices.priced(usage)
+
     async def aclose(self) -> None:
         """Close the connections. A client that was passed in is left open."""
-        client, self._client = self._client, None
-        if client is not None and self._given is None:
-            await client.close()
+        if self._is_own:
+            client, self._client = self._client, None
+            if client is not None:
+                await client.close()
 
     def _connect(self) -> AsyncOpenAI:
         """Import the SDK and make a client; both block, so this runs in a thread."""
@@ -123,9 +130,7 @@ class OpenAIChat(Model):
         return self._api_key
 
     def _priced(self, chunk: Chunk) -> Chunk:
-        if self._prices is None or not isinstance(chunk, UsageChunk):
-            return chunk
-        return UsageChunk(self._prices.priced(chunk.usage))
+        return UsageChunk(self.priced(chunk.usage)) if isinstance(chunk, UsageChunk) else chunk
 
 
 @asynccontextmanager
@@ -133,7 +138,7 @@ async def _opened(client: AsyncOpenAI, body: dict[str, Any]) -> AsyncGenerator[A
     """Ask for a stream, and close its socket on every way out."""
     from openai import AsyncStream
 
-    body = {**body, "stream": True, "stream_options": {"include_usage": True}}
+    body = {"stream_options": {"include_usage": True}, **body, "stream": True}
     stream = await client.post(_PATH, body=body, cast_to=object, stream=True, stream_cls=AsyncStream[object])
     async with stream:
         yield stream
