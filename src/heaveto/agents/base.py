@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from heaveto.errors import ConfigError, DuplicateNameError
 from heaveto.events.contents import Content
@@ -98,8 +98,8 @@ def as_tuple(value: _T | Sequence[_T] | None) -> tuple[_T, ...]:
     if value is None:
         return ()
     if isinstance(value, (list, tuple)):
-        return tuple(value)
-    return (value,)  # type: ignore[return-value]
+        return tuple(cast("Sequence[_T]", value))
+    return (cast("_T", value),)
 
 
 def check_tree(root: BaseAgent) -> dict[str, BaseAgent]:

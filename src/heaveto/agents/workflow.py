@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import cast
 
 from heaveto.agents.base import AgentCallback, BaseAgent
 from heaveto.agents.context import AgentContext
@@ -47,7 +48,7 @@ class ParallelAgent(BaseAgent):
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first failure of a group; the others are consequences, or lost to it in time."""
     first = failures.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+    return _first(cast("BaseExceptionGroup[BaseException]", first)) if isinstance(first, BaseExceptionGroup) else first
 
 
 class LoopAgent(BaseAgent):

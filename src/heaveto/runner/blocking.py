@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -22,15 +23,13 @@ def run_in_thread(function: Callable[[], _T], *, name: str) -> asyncio.Future[_T
     context = contextvars.copy_context()
 
     def deliver(settle: Callable[[], None]) -> None:
-        try:
+        with suppress(RuntimeError):  # the loop was closed while the function worked: nobody is left to be told
             loop.call_soon_threadsafe(settle)
-        except RuntimeError:
-            pass  # the loop was closed while the function worked: nobody is left to be told
 
     def work() -> None:
         try:
             value = context.run(function)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - handed over to the loop, whatever it is
             failure = (
                 error if not isinstance(error, StopIteration) else RuntimeError("the function raised StopIteration")
             )

@@ -214,7 +214,7 @@ class Lane:
         try:
             while not self.closed and (self._direct or self.log.state.queue or self._reap):
                 await self._take_turn()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - handed to those who wait
             self._refuse_all(error)
         except asyncio.CancelledError:
             self._refuse_all(RunnerClosedError())
@@ -277,7 +277,7 @@ class Lane:
             ticket = self._direct.popleft()
             try:
                 await self._join(ticket)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - handed to the one who waits
                 ticket.refuse(error)
 
     def _next(self) -> Ticket | None:
@@ -301,7 +301,7 @@ class Lane:
             run_id = await self._run(lease, ticket)
         except StaleLeaseError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - handed to the one who waits
             ticket.refuse(error)
             self._reap = self._reap or self.log.state.current is not None
             return []
@@ -437,7 +437,7 @@ async def _bounded(callback: Callable[[RunEnd], object], end: RunEnd) -> None:
     try:
         async with asyncio.timeout(END_HOOK_SECONDS):
             await callback(end)  # type: ignore[misc]
-    except Exception:
+    except Exception:  # noqa: BLE001 - a hook's fault changes nothing of the run
         logger.exception("an on_run_end hook failed for run %s", end.run_id)
 
 

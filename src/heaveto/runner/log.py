@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
@@ -13,6 +14,8 @@ from heaveto.core.project import View
 from heaveto.core.request import Profile, Turns
 from heaveto.events.records import Record, SessionKey
 from heaveto.stores.base import Guard, Store
+
+logger = logging.getLogger("heaveto")
 
 _MAX_VIEWS = 64
 
@@ -141,7 +144,8 @@ class SessionLog:
         try:
             await self.refresh()
         except Exception:
-            self.notify()  # the watchers' own next step meets the store's error
+            logger.warning("session %s could not be read again", self.key, exc_info=True)
+            self.notify()
         finally:
             self._refreshing = None
 

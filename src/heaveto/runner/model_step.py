@@ -98,7 +98,7 @@ def _said(live: LiveRun, ctx: AgentContext, content: Content) -> Message:
 
 
 async def _ask_with_retries(live: LiveRun, agent: LlmAgent, ctx: AgentContext, request: ModelRequest) -> Message:
-    """Ask again after an error that may pass, as long as nothing of an answer was seen (F63) and no stop came (F159)."""
+    """Ask again after an error that may pass, as long as no answer was seen (F63) and no stop came (F159)."""
     retries, pause = live.config.model_retries, live.config.retry_backoff_seconds
     while True:
         draft = LiveDraft(

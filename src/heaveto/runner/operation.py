@@ -96,7 +96,7 @@ class ToolOperation:
             return self._settlement("failed", {"error": str(error)})
         except NotSerializableError as error:
             return self._settlement("failed", {"error": f"The tool ran, but its result cannot be recorded: {error}"})
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the model is told
             return None if self._stop_cause is not None else await self._failed(error)
         if self._interrupted:
             return self._settlement("cancelled", response, cause=self._stop_cause)
@@ -196,7 +196,7 @@ class ToolOperation:
     def _call_hook(self, hook: Callable[[], None]) -> None:
         try:
             hook()
-        except Exception:
+        except Exception:  # noqa: BLE001 - a hook's fault must not hold up the stop
             logger.exception("an on_cancel hook of tool %s failed", self.tool.name)
 
     # --- what the tool asks for -----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from heaveto.core.close import report_of
 from heaveto.core.status import RunStatus
 from heaveto.errors import RunFailedError
+from heaveto.events.contents import text_of
 from heaveto.events.records import Cause, Delta, Message, Record, RunEnded, SessionKey, StopReport
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Run:
         self.raise_if_failed(ended)
         for record in reversed(self._lane.log.state.records):
             if isinstance(record, Message) and record.run_id == self.run_id and record.author != "user":
-                text = "".join(part.text for part in record.parts if hasattr(part, "text"))
+                text = text_of(record.parts)
                 if text:
                     return text
         return ""

@@ -402,7 +402,7 @@ class Runner:
         for model in _models(self.app.root_agent):
             try:
                 await model.aclose()
-            except Exception:
+            except Exception:  # noqa: BLE001 - closing goes on
                 logger.exception("model %s could not be closed", model.name)
         await self.store.aclose()
 

@@ -35,7 +35,7 @@ class Services:
 
     def spawn(self, work: Coroutine[Any, Any, object], name: str) -> None:
         """Start background work that is waited for when the runner closes; its errors are logged."""
-        self._start(work, name)
+        self._start(work, name).add_done_callback(self._finished)
 
     async def shielded(self, work: Coroutine[Any, Any, object], name: str) -> None:
         """Do work that goes on to its end although the caller is cancelled."""
@@ -44,10 +44,9 @@ class Services:
     def _start(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[object]:
         task: asyncio.Task[object] = asyncio.create_task(work, name=name)
         self.background.add(task)
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self.background.discard)
         return task
 
     def _finished(self, task: asyncio.Task[Any]) -> None:
-        self.background.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("%s failed", task.get_name(), exc_info=error)

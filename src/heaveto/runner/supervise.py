@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from heaveto.agents.base import BaseAgent
-from heaveto.core.close import Ending, close_run
+from heaveto.core.close import Ending, Work, close_run
 from heaveto.core.limits import seconds_left
 from heaveto.errors import HeavetoError, LimitExceededError, LogMovedError
 from heaveto.events.contents import calls_of
@@ -179,5 +179,5 @@ async def _closing_stage(live: LiveRun) -> list[Record]:
 def _closing_records(live: LiveRun, ending: Ending, staged: Sequence[Record]) -> list[Record]:
     said = {record.id for record in staged}
     drafts = [draft.snapshot(last=True) for draft in live.drafts.values() if draft.message_id not in said]
-    work = {call_id: operation.work for call_id, operation in live.operations.items()}
+    work: dict[str, Work] = {call_id: operation.work for call_id, operation in live.operations.items()}
     return close_run(live.run, ending, stamp=live.stamp, drafts=drafts, work=work, pending=staged)

@@ -58,7 +58,7 @@ async def _prepare(
         bound = tool.bind(call.args)
     except ToolArgumentsError as error:
         return [_settle(live, call, "failed", {"error": f"{error} The call was not executed."})]
-    except Exception as error:  # a validator of the tool's author that raises something of its own
+    except Exception as error:  # noqa: BLE001 - a validator of the tool's author that raises something of its own
         return [_settle(live, call, "failed", {"error": f"{type(error).__name__}: {error} The call was not executed."})]
     operation = ToolOperation(live, agent, ctx, call, tool, bound)
     hooks = live.services.app.hooks
@@ -66,7 +66,7 @@ async def _prepare(
         await live.flush()
         try:
             given = await hooks.first("before_tool", agent.before_tool_callbacks, tool, call.args, operation.ctx)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - treated as an error of the tool
             live.check()
             return [await operation.refused(error)]
         live.check()  # whatever the callback said: a stop came first (F153)
