@@ -78,7 +78,7 @@ class LiveDraft:
         usage = self._assembler.usage
         if usage is None:
             asked = self.request if last else ModelRequest(turns=())
-            usage = estimate_usage(asked, parts)
+            usage = self._model.priced(estimate_usage(asked, parts))
         return Draft(
             message_id=self.message_id,
             run_id=self.request.run_id,

@@ -65,6 +65,10 @@ class Ticket:
     failure: BaseException | None = None
     cause: BaseException | None = None
 
+    def __post_init__(self) -> None:
+        # Whoever waited may have gone away: an error that nobody takes is not a warning then.
+        self.admitted.add_done_callback(lambda admitted: admitted.cancelled() or admitted.exception())
+
     def admit(self) -> None:
         if not self.admitted.done():
             self.admitted.set_result(None)
@@ -101,8 +105,15 @@ class Lane:
 
     @property
     def _is_free(self) -> bool:
-        """Nothing runs and nothing waits here, as far as this process knows."""
-        return self.live is None and not self._direct and not self.log.state.queue and not self._telling_end
+        """Nothing runs and nothing waits here, as far as this process knows.
+
+        A run whose ending is in the log has only its end hook before it; the next message waits in line for that.
+        """
+        if self._direct or self.log.state.queue or self._telling_end:
+            return False
+        if self.live is None:
+            return True
+        return self.live.run.ended is not None and not self._services.app.hooks.at("on_run_end")
 
     @property
     def is_forgettable(self) -> bool:

@@ -95,8 +95,12 @@ class LiveRun:
             self.stop_locally(cause, by, reason)
 
     def look(self) -> None:
-        """Wake the supervisor if a stop has come into the log."""
-        if not self.stopping and self.stop_asked is not None:
+        """Wake the supervisor if a stop has come into the log, or the run's ending by another worker."""
+        if self.sealing or self.stopping:
+            return
+        if self.run.ended is not None:
+            self.stop_locally("lease_lost")
+        elif self.stop_asked is not None:
             self.wake.set()
 
     def check(self) -> None:

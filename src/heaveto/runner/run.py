@@ -216,8 +216,10 @@ class RunStream:
     record.
     """
 
-    def __init__(self, start: Callable[[], Awaitable[Run]], abandon: Callable[[], None], *, deltas: bool) -> None:
-        self._start, self._abandon, self._deltas = start, abandon, deltas
+    def __init__(
+        self, run_id: str, start: Callable[[], Awaitable[Run]], abandon: Callable[[], None], *, deltas: bool
+    ) -> None:
+        self._run_id, self._start, self._abandon, self._deltas = run_id, start, abandon, deltas
         self._run: Run | None = None
         self._reader: RecordReader | None = None
         self._begun = False
@@ -256,18 +258,24 @@ class RunStream:
             self._ended = item
         return item
 
+    @property
+    def _must_stop(self) -> bool:
+        """Whether leaving now stops the run: one that took the message in by steering or merging is not ours to stop."""
+        is_own = self._run is None or self._run.run_id == self._run_id
+        return self._begun and not self._over and self._ended is None and is_own
+
     def _leave(self) -> None:
-        if self._begun and not self._over and self._ended is None:
+        if self._must_stop:
             self._abandon()
         self._over = True
 
     async def aclose(self) -> None:
         """Leave the stream: the run is stopped, and its ending is durable on return."""
-        was_running = self._begun and not self._over and self._ended is None
+        must_stop = self._must_stop
         self._leave()
         if self._reader is not None:
             await self._reader.aclose()
-        if was_running and self._run is not None:
+        if must_stop and self._run is not None:
             await self._run.cancel(cause="disconnect")
 
     async def __aenter__(self) -> RunStream:

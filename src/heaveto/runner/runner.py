@@ -147,7 +147,7 @@ class Runner:
             if loop and not loop[0].is_closed():
                 loop[0].call_soon_threadsafe(self._abandon, chosen, key)
 
-        return RunStream(start_here, abandon, deltas=config.streaming)
+        return RunStream(chosen, start_here, abandon, deltas=config.streaming)
 
     async def start(
         self,

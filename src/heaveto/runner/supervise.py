@@ -146,17 +146,19 @@ async def _close(live: LiveRun, ending: Ending) -> RunEnded | None:
     """
     while True:
         await live.log.settle()
+        if live.run.ended is not None:
+            return live.run.ended  # another worker took the session over and closed the run
         steered = live.run.steered_seq
         staged = await _closing_stage(live)
-        live.sealing = ending.outcome != "completed"
+        live.sealing = True
         records = _closing_records(live, ending, staged)
         try:
             await live.journal.write_last([*staged, *records])
-            live.sealing = True
             ended = records[-1]
             assert isinstance(ended, RunEnded)
             return ended
         except LogMovedError:
+            live.sealing = False
             live.journal.put_back(staged)
             await live.log.refresh()
         stop = live.stop_asked
