@@ -15,9 +15,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from heaveto.events.contents import Content, FunctionCall, Text
-from heaveto.events.records import CallSettled, CallStarted, Message, RunEnded, RunStarted, SessionKey, Usage
+from heaveto.events.records import CallSettled, CallStarted, Message, Record, RunEnded, RunStarted, SessionKey, Usage
 from heaveto.ids import SystemIds
 from heaveto.stores.sqlite import SqliteStore
 
@@ -48,18 +49,19 @@ async def turn(store: SqliteStore, key: SessionKey) -> None:
     lease = await store.claim(key)
     run, call, now = IDS.record_id(), IDS.call_id(), time.time()
 
-    def base() -> dict[str, str | float]:
+    def base() -> dict[str, Any]:
         return {"id": IDS.record_id(), "time": now, "run_id": run}
 
-    asked = RunStarted(**base(), input=Content.of("What is the weather in Kiel?"), agent="root")  # type: ignore[arg-type]
-    said = Message(  # type: ignore[arg-type]
+    asked = RunStarted(**base(), input=Content.of("What is the weather in Kiel?"), agent="root")
+    said = Message(
         **base(), author="root", parts=(FunctionCall(call_id=call, name="weather", args={"city": "Kiel"}),), usage=USAGE
     )
-    started = CallStarted(**base(), call_id=call, name="weather", idempotency_key=call)  # type: ignore[arg-type]
-    settled = CallSettled(**base(), call_id=call, status="succeeded", response={"sky": "clear", "t": 4.5})  # type: ignore[arg-type]
-    answer = Message(**base(), author="root", parts=(Text(text="Clear. " * 40),), usage=USAGE)  # type: ignore[arg-type]
-    ended = RunEnded(**base(), outcome="completed", usage=USAGE, llm_calls=2)  # type: ignore[arg-type]
-    for records in ([asked], [said, started], [settled], [answer, ended]):
+    started = CallStarted(**base(), call_id=call, name="weather", idempotency_key=call)
+    settled = CallSettled(**base(), call_id=call, status="succeeded", response={"sky": "clear", "t": 4.5})
+    answer = Message(**base(), author="root", parts=(Text(text="Clear. " * 40),), usage=USAGE)
+    ended = RunEnded(**base(), outcome="completed", usage=USAGE, llm_calls=2)
+    batches: list[list[Record]] = [[asked], [said, started], [settled], [answer, ended]]
+    for records in batches:
         await store.append(key, records, token=lease.token)
     await store.release(lease, settled=[run])
 
