@@ -139,7 +139,7 @@ async def _stream(live: LiveRun, agent: LlmAgent, draft: LiveDraft) -> Message:
     return Message(
         id=draft.message_id, time=live.services.clock.time(), run_id=live.run_id, author=draft.author,
         branch=draft.branch, parts=answer.parts, finish_reason=end.reason if end is not None else "incomplete",
-        usage=answer.usage, provider=agent.model.profile.name,
+        usage=answer.usage if end is not None else draft.snapshot(last=True).usage, provider=agent.model.profile.name,
         model=(end.model if end is not None else "") or agent.model.name, seen=draft.request.seen,
         data=end.data if end is not None else None,
     )  # fmt: skip
