@@ -1,6 +1,6 @@
 """Several processes on one file, and what is left when one of them is killed or stopped."""
 
-# ruff: noqa: ASYNC110, ASYNC240 -- files of a few kB, and other processes that only polling can see
+
 
 from __future__ import annotations
 
