@@ -116,6 +116,13 @@ class Lane:
         return self.live.run.ended is not None and not self._services.app.hooks.at("on_run_end")
 
     @property
+    def _only_tells_end(self) -> bool:
+        """Nothing but the last run's end hook is before the next message: no run that its sender could wait for."""
+        if self._direct or self.log.state.queue:
+            return False
+        return self._telling_end or (self.live is not None and self.live.run.ended is not None)
+
+    @property
     def is_forgettable(self) -> bool:
         """Nothing goes on in it and nobody follows it: what it knows can be read again."""
         return self.is_idle and not self._stragglers and not self.log.is_watched
@@ -153,9 +160,9 @@ class Lane:
         state = self.log.state
         policy = ticket.config.busy_policy
         match policy:
-            case "reject":
+            case "reject" if not self._only_tells_end:
                 raise SessionBusyError(self.key, state.current)
-            case "queue":
+            case "queue" | "reject":
                 await self._enqueue(ticket)
             case "interrupt":
                 before = [run_id for run_id in (state.current, *state.queue) if run_id is not None]
