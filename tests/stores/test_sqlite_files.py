@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from heaveto.errors import (
+    NotSerializableError,
     StoreBusyError,
     StoreCorruptError,
     StoreFullError,
@@ -25,6 +26,7 @@ from heaveto.errors import (
     StoreTooNewError,
     WrongLoopError,
 )
+from heaveto.events.records import SessionKey
 from heaveto.stores.base import Unfinished
 from heaveto.stores.sqlite import SqliteStore
 from heaveto.stores.sqlite.schema import MIGRATIONS, check_integrity, open_file
@@ -64,7 +66,19 @@ async def test_an_empty_file_is_a_new_store(path: Path) -> None:
         await store.create_session(KEY)
 
 
-@pytest.mark.parametrize(("place", "problem"), [("", "directory"), ("no/such/x.db", "does not exist")])
+async def test_a_name_that_is_no_unicode_is_a_typed_error(path: Path) -> None:
+    """A lone surrogate in a key cannot be stored; writing and reading say so."""
+    key = SessionKey("app", "\ud800", "s")
+    async with SqliteStore(path) as store:
+        for attempt in (store.create_session(key), store.claim(key), store.read(key)):
+            with pytest.raises(NotSerializableError):
+                await attempt
+        await store.create_session(KEY)
+
+
+@pytest.mark.parametrize(
+    ("place", "problem"), [("", "directory"), ("no/such/x.db", "does not exist"), ("nul\x00.db", "null|writable")]
+)
 async def test_an_impossible_path_is_named(tmp_path: Path, place: str, problem: str) -> None:
     """A directory, or a file in a missing one: the error says which, and nothing is created."""
     with pytest.raises(StoreOpenError, match=problem):

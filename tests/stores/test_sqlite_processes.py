@@ -1,7 +1,5 @@
 """Several processes on one file, and what is left when one of them is killed or stopped."""
 
-
-
 from __future__ import annotations
 
 import asyncio
@@ -115,7 +113,10 @@ async def test_the_lease_of_a_killed_process_is_free_at_once(path: Path) -> None
                 await store.claim(KEY)
             holder = await store.holder(KEY)
             assert holder is not None and holder.alive
+            news = News(store, KEY)
+            await news.settle()
             await other.kill()
+            await news.wait()
             holder = await store.holder(KEY)
             assert holder is not None and not holder.alive
             lease = await store.claim(KEY)

@@ -15,6 +15,7 @@ class Batch:
     """Records made ready to be stored, and the few facts in them that a store acts on.
 
     Attributes:
+        size: bytes of all of them.
         rows: (record id, encoded record) in order; the seq is not part of the encoding.
         opened: ids of runs that were queued or started.
         ended: ids of runs that ended; their drafts are dropped.
@@ -22,10 +23,11 @@ class Batch:
         shared: new values of shared state, encoded, by prefixed key; None deletes.
     """
 
-    __slots__ = ("ended", "opened", "rows", "said", "shared")
+    __slots__ = ("ended", "opened", "rows", "said", "shared", "size")
 
     def __init__(self, rows: list[tuple[str, bytes]]) -> None:
         self.rows = rows
+        self.size = sum([len(body) for _, body in rows])
         self.opened: list[str] = []
         self.ended: list[str] = []
         self.said: list[str] = []

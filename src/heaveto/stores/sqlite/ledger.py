@@ -95,6 +95,7 @@ class Ledger:
         self._is_full_sync = True
         self._logged_pages = 0  # roughly, and without those of other processes, which count their own
         self._cached_version = self._watched_version = -1
+        self._orphaned: dict[SessionKey, int] = {}
         self._stamps: dict[SessionKey, tuple[int, int, str | None] | None] = {}
         self.changed: dict[SessionKey, int] = {}
         self.held: dict[SessionKey, int] = {}
@@ -107,7 +108,8 @@ class Ledger:
         self._execute("PRAGMA busy_timeout=0")
         try:
             self.begin(durable=False)
-        except sqlite3.OperationalError:
+        except sqlite3.Error:  # locked; or damaged, which the thread will report
+            self.rollback()
             return False
         finally:
             self._execute(self._set_busy_timeout)
@@ -161,6 +163,23 @@ class Ledger:
         changed = {key: stamp[0] if stamp else 0 for key, stamp in stamps.items() if stamp != self._stamps.get(key, ())}
         self._stamps = stamps
         return changed
+
+    def orphans(self, watched: Sequence[SessionKey]) -> dict[SessionKey, int]:
+        """Return the watched sessions whose holder, another process, was found dead; each one once per lease."""
+        found: dict[SessionKey, int] = {}
+        for key in watched:
+            stamp = self._stamps.get(key)
+            if stamp is None or self._orphaned.get(key) == stamp[1]:
+                continue
+            owner = stamp[2]
+            if owner is not None and owner != self._owner and not self._looks_alive(owner):
+                self._orphaned[key] = stamp[1]
+                found[key] = stamp[0]
+        return found
+
+    def _looks_alive(self, owner: str) -> bool:
+        beat: tuple[float, float] | None = self._execute(sql.SELECT_OWNER, (owner,)).fetchone()
+        return liveness.is_alive(beat, self._clock.monotonic(), liveness.probe(self._path, owner))
 
     def _stamp(self, key: SessionKey) -> tuple[int, int, str | None] | None:
         stamp: tuple[int, int, str | None] | None = self._execute(sql.SELECT_STAMP, _address(key)).fetchone()
@@ -258,11 +277,9 @@ class Ledger:
 
     def _insert(self, key: SessionKey, row: _Row, batch: Batch) -> None:
         session, seq = row.id, row.last_seq
-        self._executemany(
-            sql.INSERT_RECORD,
-            [(session, seq + place, record_id, body) for place, (record_id, body) in enumerate(batch.rows, 1)],
-        )
-        self._logged_pages += 2 + sum(len(body) for _, body in batch.rows) // schema.PAGE_BYTES
+        rows = [(session, seq + place, record_id, body) for place, (record_id, body) in enumerate(batch.rows, 1)]
+        self._executemany(sql.INSERT_RECORD, rows)
+        self._logged_pages += 2 + batch.size // schema.PAGE_BYTES
         row.last_seq = seq + len(batch.rows)
         row.updated = self._tick()
         self._moved.add(row)
@@ -347,15 +364,15 @@ class Ledger:
         row = self._row(key)
         if row.owner is not None and self.is_alive(row.owner):
             raise LeaseHeldError(key, owner=row.owner, since=row.since or 0.0)
-        now = self._clock.monotonic()
-        if now - self._last_beat >= self._ttl / 3:
+        shared = self._shared_state(key)
+        if self._clock.monotonic() - self._last_beat >= self._ttl / 3:
             self._file.acquire()
             self.beat()
         row.token += 1
         row.owner, row.since = self._owner, self._clock.time()
         self._leased.add(row)
         self.held[key] = row.token
-        return Lease(key, self._owner, row.token, row.last_seq, self._shared_state(key))
+        return Lease(key, self._owner, row.token, row.last_seq, shared)
 
     def _shared_state(self, key: SessionKey) -> dict[str, Json]:
         rows = self._shared.get((key.app, key.user))
@@ -368,12 +385,12 @@ class Ledger:
         """Whether the owner is alive; this one is, as long as it can ask."""
         if owner == self._owner:
             return True
-        beat: tuple[float, float] | None = self._execute(sql.SELECT_OWNER, (owner,)).fetchone()
-        file = liveness.probe(self._path, owner)
-        if file == "free":
+        if self._looks_alive(owner):
+            return True
+        if liveness.probe(self._path, owner) == "free":
             self._execute(sql.DELETE_OWNER, (owner,))
             liveness.remove(self._path, owner)
-        return liveness.is_alive(beat, self._clock.monotonic(), file)
+        return False
 
     def beat(self) -> None:
         """Show a sign of life."""
@@ -409,6 +426,8 @@ class Ledger:
 
     def release_all(self) -> None:
         """Give all leases of this owner back, and its sign of life."""
+        if not self.held and self._last_beat == -math.inf:
+            return
         for key, token in list(self.held.items()):
             self.release(Lease(key, self._owner, token, 0), ())
         self._execute(sql.DELETE_OWNER, (self._owner,))

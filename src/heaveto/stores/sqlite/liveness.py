@@ -59,7 +59,7 @@ def probe(database: Path, owner: str) -> FileState:
     if fcntl is None:
         return "absent"
     try:
-        descriptor = os.open(_file_of(database, owner), os.O_RDWR)
+        descriptor = os.open(_file_of(database, owner), os.O_RDONLY)
     except OSError:
         return "absent"
     try:

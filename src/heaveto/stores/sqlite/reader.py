@@ -33,10 +33,8 @@ class Reader(Worker):
                 continue
             try:
                 operation.value = operation.work(self._open())
-            except sqlite3.Error as error:
-                operation.error = typed_error(error, self._path)
             except Exception as error:  # noqa: BLE001  # an edge: whatever it is, its caller must learn of it
-                operation.error = error
+                operation.error = typed_error(error, self._path)
 
     def _open(self) -> Queries:
         if self._queries is None:
@@ -72,15 +70,15 @@ class Queries:
         wanted = [(condition, value) for condition, value in conditions if value is not None]
         where = f" WHERE {' AND '.join(condition for condition, _ in wanted)}" if wanted else ""
         statement = f"{sql.SELECT_INFO}{where} ORDER BY updated DESC LIMIT ?"
-        return [_info(row) for row in self._execute(statement, (*(value for _, value in wanted), max(limit, 0)))]
+        return [_info(row) for row in self._execute(statement, (*(value for _, value in wanted), _bounded(limit)))]
 
     def tombstone(self, key: SessionKey) -> Tombstone | None:
         row = self._execute(sql.SELECT_TOMBSTONE, _address(key)).fetchone()
         return Tombstone(key, *row) if row else None
 
     def records(self, key: SessionKey, after: int, limit: int | None) -> list[Record]:
-        most = _MAX_INTEGER if limit is None else max(limit, 0)
-        rows = self._execute(sql.SELECT_RECORDS, (min(after, _MAX_INTEGER), *_address(key), max(most, 1))).fetchall()
+        most = _MAX_INTEGER if limit is None else _bounded(limit)
+        rows = self._execute(sql.SELECT_RECORDS, (_bounded(after), *_address(key), max(most, 1))).fetchall()
         if not rows:
             raise self._missing(key)
         if rows[0][0] is None or most == 0:
@@ -134,6 +132,10 @@ class Queries:
 def _info(row: tuple[str, str, str, float, float, int, str | None]) -> SessionInfo:
     app, user, session, created, updated, last_seq, open_run = row
     return SessionInfo(SessionKey(app, user, session), created, updated, last_seq, open_run)
+
+
+def _bounded(number: int) -> int:
+    return max(0, min(number, _MAX_INTEGER))
 
 
 def _address(key: SessionKey) -> tuple[str, str, str]:

@@ -9,6 +9,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from heaveto.errors import (
+    HeavetoError,
+    NotSerializableError,
     StoreBusyError,
     StoreCorruptError,
     StoreError,
@@ -18,7 +20,7 @@ from heaveto.errors import (
 )
 
 PAGE_BYTES = 4096
-WAL_PAGES = 2000  # SQLite's default is 1,000: under load each checkpoint costs two more fsyncs
+WAL_PAGES = 4000  # SQLite's default is 1,000: under load each checkpoint costs two more fsyncs
 _EXTENDED_BYTES = 1000 * (PAGE_BYTES + 24)
 APPLICATION_ID = 0x48565430  # "HVT0": how `file` and we tell a store of ours from other SQLite files
 
@@ -93,8 +95,8 @@ def open_file(
     Raises:
         StoreOpenError: the path cannot be used; StoreCorruptError, StoreTooNewError: the file was not touched.
     """
-    _check_path(path)
     try:
+        _check_path(path)
         connection = connect(path, busy_timeout_seconds)
         try:
             _check_content(connection, path, len(migrations))
@@ -104,7 +106,7 @@ def open_file(
         except BaseException:
             connection.close()
             raise
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError, ValueError) as error:
         raise typed_error(error, path) from error
     return connection
 
@@ -131,7 +133,9 @@ def _check_content(connection: sqlite3.Connection, path: Path, newest: int) -> N
 
 def _configure(connection: sqlite3.Connection, max_bytes: int | None) -> None:
     """Set what holds for every connection that writes."""
-    connection.execute("PRAGMA journal_mode=WAL")
+    (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    if mode != "wal":
+        raise sqlite3.OperationalError(f"the file system allows no write-ahead log, only {mode}")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA secure_delete=ON")
     connection.execute("PRAGMA wal_autocheckpoint=0")  # the writer does it, between commits instead of in one
@@ -226,8 +230,26 @@ _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _UNUSABLE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 
 
-def typed_error(error: sqlite3.Error, path: Path) -> StoreError:
-    """Return our error for one of SQLite's: the one seam where foreign errors are mapped."""
+def typed_error(error: Exception, path: Path) -> HeavetoError:
+    """Return our error for a foreign one, which becomes its cause: the one seam where they are mapped."""
+    if isinstance(error, HeavetoError):
+        return error
+    typed = _translated(error, path)
+    typed.__cause__ = error
+    return typed
+
+
+def _translated(error: Exception, path: Path) -> HeavetoError:
+    if isinstance(error, UnicodeEncodeError):
+        return NotSerializableError("a key or name", f"{error.object[:60]!r} is not valid Unicode")
+    if isinstance(error, sqlite3.Error):
+        return _typed_sqlite_error(error, path)
+    if isinstance(error, OSError | ValueError):
+        return StoreOpenError(str(path), str(error))
+    return StoreError(f"store {path}: {type(error).__name__}: {error}")
+
+
+def _typed_sqlite_error(error: sqlite3.Error, path: Path) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0)  # absent where the module itself raised
     primary = code & 0xFF
     if primary == sqlite3.SQLITE_FULL or (primary == sqlite3.SQLITE_IOERR and _no_space(path)):

@@ -19,6 +19,8 @@ from heaveto.stores.sqlite.worker import Operation, Worker
 from heaveto.stores.subscriptions import Subscriptions
 
 POLL_SECONDS = 0.025
+ORPHAN_TURNS = 8
+"""After so many polls it is looked whether a holder died: nothing in the database changes when that happens."""
 T = TypeVar("T")
 
 
@@ -34,6 +36,7 @@ class Writer(Worker):
         super().__init__(f"heaveto-writer-{path.name}")
         self._path, self._open_ledger, self._subscriptions = path, open_ledger, subscriptions
         self._ledger: Ledger | None = None
+        self._idle_turns = 0
         self._lock = threading.Lock()  # between the thread and `do_now`
         self.listener: asyncio.AbstractEventLoop | None = None
 
@@ -51,7 +54,7 @@ class Writer(Worker):
         with self._lock:
             try:
                 ledger = self._ledger = self._ledger or self._open_ledger()
-            except StoreError as error:
+            except StoreError as error:  # tried again by the next operation
                 _fail(wanted, error)
                 return
             self._perform(ledger, wanted)
@@ -78,7 +81,7 @@ class Writer(Worker):
             ledger.commit()
         except Exception as error:  # noqa: BLE001  # an edge: whatever it is, its callers must learn of it
             ledger.rollback()
-            _fail(operations, typed_error(error, self._path) if isinstance(error, sqlite3.Error) else error)
+            _fail(operations, typed_error(error, self._path))
             return False
         return True
 
@@ -120,13 +123,19 @@ class Writer(Worker):
             if ledger.owes_truncation:
                 self._truncate(ledger, 0.0)
             self._look_around(ledger)
+            self._idle_turns += 1
+            if self._idle_turns % ORPHAN_TURNS == 0:
+                self._tell(self._orphans(ledger))
+
+    def _orphans(self, ledger: Ledger) -> dict[SessionKey, int]:
+        with suppress(sqlite3.Error):  # looked at again later
+            return ledger.orphans(self._subscriptions.keys())
+        return {}
 
     def _look_around(self, ledger: Ledger) -> None:
         if ledger.held and ledger.next_beat <= 0:
             self._beat(ledger)
-        changed = self._changes()
-        if changed:
-            self._tell(changed)
+        self._tell(self._changes())
         with suppress(sqlite3.Error):  # tried again after the next batch
             ledger.checkpoint()
 
@@ -146,7 +155,7 @@ class Writer(Worker):
 
     def _tell(self, changed: Mapping[SessionKey, int]) -> None:
         loop = self.listener
-        if loop is not None:
+        if loop is not None and changed:
             with suppress(RuntimeError):  # closed meanwhile
                 loop.call_soon_threadsafe(self._call_back, loop, changed)
 
