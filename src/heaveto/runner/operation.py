@@ -88,7 +88,8 @@ class ToolOperation:
             value = await self._work()
             response = to_response(value)
         except (asyncio.CancelledError, RunCancelled) as signal:
-            if self._stop_cause is not None:
+            # A stop that was asked for counts before it is delivered: the tool may have looked for itself (F35).
+            if self.cancelled is not None:
                 return None
             return await self._failed(RuntimeError(f"the tool was cancelled from inside ({type(signal).__name__})"))
         except ToolFatalError as error:
