@@ -100,7 +100,14 @@ class Run:
     def raise_if_failed(self, ended: RunEnded) -> None:
         """Raise `RunFailedError` if the run failed, from its original error where that happened in this process."""
         if ended.outcome == "failed" and ended.error is not None:
-            raise RunFailedError(self.run_id, ended.error) from (self._ticket.cause if self._ticket else None)
+            raise RunFailedError(self.run_id, ended.error) from self._original_error()
+
+    def _original_error(self) -> BaseException | None:
+        """Readers learn of the ending before the lane has put the error into the ticket."""
+        live = self._lane.live
+        if live is not None and live.run_id == self.run_id:
+            return live.error
+        return self._ticket.cause if self._ticket is not None else None
 
     @property
     def report(self) -> StopReport | None:
