@@ -90,6 +90,7 @@ class Ledger:
         self._shared: dict[tuple[str, str], list[tuple[str, bytes]]] = {}
         self._moved: set[_Row] = set()
         self._leased: set[_Row] = set()
+        self._buried: set[str] = set()  # dead owners whose files go once others can see that their beats are gone
         self._newest: float | None = None
         self._last_beat = -math.inf
         self._is_full_sync = True
@@ -136,6 +137,8 @@ class Ledger:
         self._logged_pages += 2 + len(self._moved)
         self._moved.clear()
         self._leased.clear()
+        while self._buried:
+            liveness.remove(self._path, self._buried.pop())
 
     def rollback(self) -> None:
         """Undo everything since `begin`, what is remembered of it included."""
@@ -145,6 +148,7 @@ class Ledger:
         self._forget()
         self._moved.clear()
         self._leased.clear()
+        self._buried.clear()
         self.changed.clear()
         self._last_beat = -math.inf
 
@@ -178,8 +182,9 @@ class Ledger:
         return found
 
     def _looks_alive(self, owner: str) -> bool:
+        file = liveness.probe(self._path, owner)  # first: a file that is gone means that the beat is gone too
         beat: tuple[float, float] | None = self._execute(sql.SELECT_OWNER, (owner,)).fetchone()
-        return liveness.is_alive(beat, self._clock.monotonic(), liveness.probe(self._path, owner))
+        return liveness.is_alive(beat, self._clock.monotonic(), file)
 
     def _stamp(self, key: SessionKey) -> tuple[int, int, str | None] | None:
         stamp: tuple[int, int, str | None] | None = self._execute(sql.SELECT_STAMP, _address(key)).fetchone()
@@ -214,9 +219,8 @@ class Ledger:
         row = self._rows[key] = _Row(cursor.lastrowid or 0, now, now)
         row.may_have_drafts = False
         self.changed[key] = 0
-        if first.rows:
-            self._insert(key, row, first)
-            self._apply(key, row, first)
+        self._insert(key, row, first)
+        self._apply(key, row, first)
         return SessionInfo(key, row.created, row.updated, row.last_seq)
 
     def erase(self, key: SessionKey, by: str, reason: str) -> Tombstone:
@@ -276,6 +280,8 @@ class Ledger:
         return None
 
     def _insert(self, key: SessionKey, row: _Row, batch: Batch) -> None:
+        if not batch.rows:
+            return
         session, seq = row.id, row.last_seq
         rows = [(session, seq + place, record_id, body) for place, (record_id, body) in enumerate(batch.rows, 1)]
         self._executemany(sql.INSERT_RECORD, rows)
@@ -389,7 +395,7 @@ class Ledger:
             return True
         if liveness.probe(self._path, owner) == "free":
             self._execute(sql.DELETE_OWNER, (owner,))
-            liveness.remove(self._path, owner)
+            self._buried.add(owner)
         return False
 
     def beat(self) -> None:

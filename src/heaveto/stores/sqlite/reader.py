@@ -96,8 +96,9 @@ class Queries:
     def _is_alive(self, owner: str) -> bool:
         if owner == self._owner:
             return True
+        file = liveness.probe(self._path, owner)  # first: a file that is gone means that the beat is gone too
         beat = self._execute(sql.SELECT_OWNER, (owner,)).fetchone()
-        return liveness.is_alive(beat, self._clock.monotonic(), liveness.probe(self._path, owner))
+        return liveness.is_alive(beat, self._clock.monotonic(), file)
 
     def unfinished(self, key: SessionKey | None) -> list[Unfinished]:
         if key is None:
