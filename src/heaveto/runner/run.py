@@ -267,7 +267,7 @@ class RunStream:
 
     @property
     def _must_stop(self) -> bool:
-        """Whether leaving now stops the run. One that took our message in, by steering or merging, is not ours to stop."""
+        """Whether leaving now stops the run. A run that took our message in (steer, merge) is not ours."""
         is_own = self._run is None or self._run.run_id == self._run_id
         return self._begun and not self._over and self._ended is None and is_own
 
