@@ -1,0 +1,133 @@
+"""The reference pages name everything that the code has, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from heaveto import errors
+from heaveto.errors import HeavetoError
+from heaveto.events import contents, records
+from heaveto.runner.config import BusyPolicy, RunConfig, ToolExecutionMode
+from heaveto.runner.hooks import Point
+from heaveto.stores.base import Store
+from heaveto.tools.base import ToolContext
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+COMMON = {field.name for field in msgspec.structs.fields(records._Record)}  # pyright: ignore[reportPrivateUsage]
+PART = {"provider", "data"}
+RECORDS = get_args(records.Record)
+PARTS = get_args(contents.Part)
+OTHERS = (
+    records.SessionKey, records.Usage, records.Limits, records.ErrorInfo, records.StopReport, records.Operation,
+    records.WaitingCall, records.Delta, records.Draft, contents.Content,
+)  # fmt: skip
+
+
+def page(name: str) -> str:
+    return (REFERENCE / name).read_text(encoding="utf-8")
+
+
+def section(text: str, title: str) -> str:
+    """Return what stands below a heading, up to the next one."""
+    found = re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#+ |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"no heading {title!r}"
+    return found[1]
+
+
+def first_column(text: str) -> list[str]:
+    """Return the words in code type of the first column of each table row, without their arguments."""
+    rows = [row.split("|")[1] for row in text.splitlines() if row.startswith("| ")]
+    return [name for row in rows for name in re.findall(r"`(\w+)[^`]*`", row)]
+
+
+def struct_fields(cls: type[Any]) -> set[str]:
+    return {field.name for field in msgspec.structs.fields(cls)}
+
+
+@pytest.mark.parametrize("cls", RECORDS, ids=lambda cls: cls.__name__)
+def test_every_record_is_described_field_by_field(cls: type[Any]) -> None:
+    """A record has a section with a row for each field of its own."""
+    assert set(first_column(section(page("records.md"), cls.__name__))) == struct_fields(cls) - COMMON
+
+
+def test_the_common_fields_of_records_are_described() -> None:
+    """They stand in one place."""
+    assert set(first_column(section(page("records.md"), "Every record"))) == COMMON
+
+
+@pytest.mark.parametrize("cls", [*OTHERS, *PARTS], ids=lambda cls: cls.__name__)
+def test_what_records_are_made_of_is_described(cls: type[Any]) -> None:
+    """Structs within records, parts, deltas and drafts have a row for each field."""
+    expected = struct_fields(cls) - (PART if cls in PARTS else set())
+    assert set(first_column(section(page("records.md"), cls.__name__))) == expected
+
+
+@pytest.mark.parametrize(
+    ("title", "values"), [("Causes", get_args(records.Cause)), ("Call statuses", get_args(records.CallStatus))]
+)
+def test_the_values_of_a_union_are_described(title: str, values: tuple[str, ...]) -> None:
+    """Each cause and each status has a row."""
+    assert set(first_column(section(page("records.md"), title))) == set(values)
+
+
+def test_run_config_is_described_with_its_defaults() -> None:
+    """A row for each setting, with the default in force."""
+    rows = section(page("run-config.md"), "RunConfig")
+    told = dict(re.findall(r"^\| `(\w+)` \| `([^`]*)`", rows, re.MULTILINE))
+    assert told == {field.name: repr(field.default) for field in dataclasses.fields(RunConfig)}
+
+
+def test_modes_and_policies_are_described() -> None:
+    """Each mode of executing tools, each busy policy."""
+    modes = section(page("run-config.md"), "Tool execution modes")
+    assert set(first_column(modes)) == set(get_args(ToolExecutionMode))
+    assert all(f"`{policy}`" in page("run-config.md") for policy in get_args(BusyPolicy))
+
+
+def test_every_error_is_listed() -> None:
+    """A row for each error class, in the tree's order of classes below their base."""
+    classes = {
+        name: cls for name, cls in vars(errors).items() if inspect.isclass(cls) and issubclass(cls, HeavetoError)
+    }
+    listed = first_column(section(page("errors.md"), "Errors"))
+    assert sorted(listed) == sorted(classes)
+    place = {name: index for index, name in enumerate(listed)}
+    for name, cls in classes.items():
+        base = cls.__mro__[1].__name__
+        assert base not in place or place[base] < place[name]
+
+
+def test_the_indentation_of_errors_is_their_inheritance() -> None:
+    """What stands below an error, further in, derives from it."""
+    rows = re.findall(r"^\| ((?:&nbsp;&nbsp;)*)`(\w+)`", page("errors.md"), re.MULTILINE)
+    parents: list[str] = []
+    for indent, name in rows:
+        depth = len(indent) // len("&nbsp;&nbsp;")
+        parents = [*parents[:depth], name]
+        if depth:
+            assert vars(errors)[name].__mro__[1].__name__ == parents[depth - 1]
+
+
+def test_every_point_of_plugins_is_listed() -> None:
+    """A row for each method that a plugin may override."""
+    points = section(page("callbacks-and-plugins.md"), "Points, in the order of a run")
+    assert sorted(first_column(points)) == sorted(get_args(Point))
+
+
+def test_the_tool_context_is_described() -> None:
+    """A row for each public attribute and method."""
+    public = {name for name in dir(ToolContext) if not name.startswith("_")}
+    assert set(first_column(section(page("tools.md"), "ToolContext"))) == public
+
+
+def test_the_store_interface_is_described() -> None:
+    """A row for each method."""
+    public = {name for name in vars(Store) if not name.startswith("_")}
+    assert set(first_column(section(page("store.md"), "The store interface"))) == public
