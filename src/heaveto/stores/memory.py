@@ -175,9 +175,10 @@ class MemoryStore:
         data = self._open()
         batch = prepare(records)
         session = data.session(key)
-        if repeated := _repeated(key, session, batch):
+        if repeated := _repeated(session, batch):
             return repeated
         _check(key, session, token, expect, guard)
+        _check_new(key, session, batch)
         if guard:
             session.guards[guard.name] = guard.value
         self._store(key, session, batch)
@@ -188,7 +189,8 @@ class MemoryStore:
         for record_id, body in batch.rows:
             session.bodies.append(body)
             session.seq_of[record_id] = len(session.bodies)
-        session.updated = self._tick()
+        if batch.rows:
+            session.updated = self._tick()
         for run_id in batch.opened:
             session.runs.setdefault(run_id, _Run(next(self.data.numbers)))
             self.data.run_sessions.setdefault(run_id, key)
@@ -327,16 +329,20 @@ def _info(key: SessionKey, session: _Session) -> SessionInfo:
     return SessionInfo(key, session.created, session.updated, session.last_seq, session.open_run)
 
 
-def _repeated(key: SessionKey, session: _Session, batch: Batch) -> int | None:
-    """Return the seq of an earlier append of the same records, or None if they are all new."""
-    ids = [record_id for record_id, _ in batch.rows]
-    seqs = [session.seq_of.get(record_id) for record_id in ids]
-    if ids and None not in seqs and seqs == list(range(seqs[0] or 0, (seqs[0] or 0) + len(seqs))):
-        return seqs[-1]
-    for position, record_id in enumerate(ids):
-        if seqs[position] is not None or record_id in ids[:position]:
+def _repeated(session: _Session, batch: Batch) -> int | None:
+    """Return the seq of an earlier append of the same records in the same order, or None."""
+    seqs = [session.seq_of.get(record_id, 0) for record_id, _ in batch.rows]
+    if not seqs or seqs[0] == 0 or seqs != list(range(seqs[0], seqs[0] + len(seqs))):
+        return None
+    return seqs[-1]
+
+
+def _check_new(key: SessionKey, session: _Session, batch: Batch) -> None:
+    seen: set[str] = set()
+    for record_id, _ in batch.rows:
+        if record_id in session.seq_of or record_id in seen:
             raise DuplicateRecordError(key, record_id)
-    return None
+        seen.add(record_id)
 
 
 def _check(key: SessionKey, session: _Session, token: int | None, expect: int | None, guard: Guard | None) -> None:
