@@ -1,0 +1,5 @@
+"""``python -m heaveto.cli``."""
+
+from heaveto.cli import main
+
+main()

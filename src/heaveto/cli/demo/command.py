@@ -1,0 +1,121 @@
+"""The command ``heaveto demo``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from heaveto.cli.demo.mind import mind
+from heaveto.cli.demo.scenes import SCENES
+from heaveto.cli.demo.shop import Printer, RefundService, support_agent
+from heaveto.cli.demo.show import DemoError, Show
+from heaveto.cli.demo.stage import Stage
+from heaveto.cli.exits import FAILED, INTERRUPTED, OK
+from heaveto.errors import MissingExtraError
+from heaveto.runner.runner import Runner
+from heaveto.stores.sqlite import SqliteStore
+from heaveto.testing.emulator import ChatEmulator
+
+_STORE, _BOOKS = "demo.db", "refunds.jsonl"
+_PLAIN_WIDTH = 110
+
+
+@click.command("demo")
+@click.option("--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Keep the files here.")
+@click.option("--fast", is_flag=True, help="No pauses for readers.")
+def command(directory: Path | None, fast: bool) -> None:
+    """Watch runs being stopped, killed and continued.
+
+    A support agent runs through the real OpenAI connector, over HTTP, against a bundled provider that judges each
+    request by the real one's rules; its log is an SQLite file. Every scene checks its promises: the exit code is 1 if
+    one was broken. Works offline and needs no key.
+    """
+    _require_extras()
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"
+    logging.getLogger("heaveto").setLevel(logging.ERROR)  # what is warned of here is what is shown
+    with _place(directory) as place:
+        try:
+            kept = asyncio.run(_perform(place, fast=fast))
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+        if directory is not None:
+            store = place / _STORE
+            print(f"\nThe files are kept: heaveto sessions --store {store}; heaveto doctor {store}")
+    sys.exit(OK if kept else FAILED)
+
+
+def _require_extras() -> None:
+    for module in ("openai", "starlette", "uvicorn"):
+        if find_spec(module) is None:
+            raise MissingExtraError("demo", "the demo")
+
+
+@contextmanager
+def _place(directory: Path | None) -> Generator[Path, None, None]:
+    if directory is None:
+        with tempfile.TemporaryDirectory(prefix="heaveto-demo-") as name:
+            yield Path(name)
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    if (directory / _STORE).exists():
+        raise click.UsageError(f"{directory / _STORE} is there already, of an earlier demo; choose another directory")
+    yield directory
+
+
+async def _perform(place: Path, *, fast: bool) -> bool:
+    begun = time.monotonic()
+    service, printer = RefundService(place / _BOOKS), Printer()
+    async with ChatEmulator(mind(0.008 if fast else 0.025), strict=False) as emulator:
+        agent = support_agent(service, printer, emulator.base_url)
+        async with Runner(agent, store=SqliteStore(place / _STORE)) as runner:
+            show = Show(
+                _stage(), runner, emulator, service, printer, place / _STORE, place / _BOOKS, 0.0 if fast else 0.7
+            )
+            try:
+                await _scenes(show)
+            finally:
+                printer.page_done.set()
+    return _conclude(show, time.monotonic() - begun)
+
+
+async def _scenes(show: Show) -> None:
+    for number, (title, sentence, scene) in enumerate(SCENES, start=1):
+        show.stage.scene(number, title, sentence)
+        try:
+            await scene(show)
+        except DemoError as error:
+            show.check("P7", f"the scene did not come to its end: {error}", False)
+        except TimeoutError:
+            show.check("P7", "the scene did not come to its end: it waited too long", False)
+        await asyncio.sleep(show.pause_seconds)
+
+
+def _conclude(show: Show, seconds: float) -> bool:
+    broken = sum(not check.kept for check in show.checks)
+    count = len(show.checks)
+    verdict = f"{broken} of {count} checks failed" if broken else f"all {count} checks passed"
+    closing = f"{verdict}, {len(show.emulator.exchanges)} requests over HTTP, {seconds:.1f} s"
+    show.stage.summary(show.tallies(), closing, kept=not broken)
+    return not broken
+
+
+def _stage() -> Stage:
+    if sys.stdout.isatty() and find_spec("rich") is not None and os.environ.get("TERM") != "dumb":
+        from heaveto.cli.demo.rich_stage import RichStage
+
+        return RichStage(sys.stdout)
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace", line_buffering=True)
+    return Stage(sys.stdout.write, min(shutil.get_terminal_size((_PLAIN_WIDTH, 24)).columns, _PLAIN_WIDTH))

@@ -1,0 +1,63 @@
+"""The process that is killed, seen from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from asyncio.subprocess import PIPE
+from dataclasses import dataclass
+
+from heaveto.cli.demo.show import DemoError, Show
+
+_SAFE_SECONDS = 0.5
+_PATIENCE_SECONDS = 20.0
+_ENOUGH_SECONDS = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Wreck:
+    """What was seen of a process before it was killed: all streamed text, and that which came half a second before."""
+
+    seen: str
+    safe: str
+
+
+async def killed(show: Show) -> Wreck:
+    """Start the process, watch it until its refund is paid and its answer half said, and kill it.
+
+    Raises:
+        DemoError: it did not come so far.
+    """
+    show.sessions.update({"bo/killed-tool": 0, "cy/killed-text": 0})
+    command = (sys.executable, "-m", "heaveto.cli.demo.child", show.emulator.base_url, str(show.store), str(show.books))
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
+    try:
+        show.stage.line("process", f"{process.pid} is started", "quiet")
+        show.stage.line("user bo", "Refund order 9.")
+        show.stage.line("user cy", "Tell me about your shop.")
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            return await _watch(show, process)
+    except TimeoutError:
+        raise DemoError("the process that was to be killed never got under way") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def _watch(show: Show, process: asyncio.subprocess.Process) -> Wreck:
+    assert process.stdout is not None
+    came: list[tuple[float, str]] = []
+    seen = ""
+    while not came or time.monotonic() < came[0][0] + _ENOUGH_SECONDS or not show.service.payments(9):
+        piece = (await process.stdout.read(4096)).decode()
+        if not piece:
+            raise DemoError(f"the process that was to be killed ended by itself, with code {await process.wait()}")
+        show.stage.stream(piece)
+        came.append((time.monotonic(), piece))
+        seen += piece
+    process.kill()
+    now = time.monotonic()
+    await process.wait()
+    return Wreck(seen, "".join(piece for at, piece in came if at < now - _SAFE_SECONDS))
