@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from heaveto.agents.base import BaseAgent
 from heaveto.agents.context import AgentContext
@@ -47,8 +47,10 @@ class ToolOperation:
             last_progress=known.progress if known is not None else None,
         )
         self.task: asyncio.Task[None] | None = None
-        self.fatal: ToolFatalError | None = None
+        self.fatal: Exception | None = None
+        """What fails the run once this call is settled: the tool's wish, or the error of a callback behind it."""
         self._stop_cause: Cause | None = None
+        self._worked = False
         self._interrupted = False
         self._stopped = False
         self._cancel_hooks: list[Callable[[], None]] = []
@@ -70,11 +72,10 @@ class ToolOperation:
 
     async def _carry(self) -> None:
         settled = await self._outcome()
-        if settled is None:
-            self._stopped = True
-            return
         if self.live.sealing:
-            await self._record_late(settled)
+            await self._record_late(settled or self._settlement("cancelled", None, self.cancelled))
+        elif settled is None:
+            self._stopped = True
         else:
             await self.live.journal.record_fact([settled, *self._consequences()])
 
@@ -85,50 +86,63 @@ class ToolOperation:
         interrupted coroutine is kept, but the call counts as cancelled.
         """
         try:
-            value = await self._work()
-            response = to_response(value)
-        except (asyncio.CancelledError, RunCancelled) as signal:
-            # A stop that was asked for counts before it is delivered: the tool may have looked for itself (F35).
-            if self.cancelled is not None:
-                return None
-            return await self._failed(RuntimeError(f"the tool was cancelled from inside ({type(signal).__name__})"))
+            response = to_response(await self._work())
         except ToolFatalError as error:
             self.fatal = error
             return self._settlement("failed", {"error": str(error)})
         except NotSerializableError as error:
             return self._settlement("failed", {"error": f"The tool ran, but its result cannot be recorded: {error}"})
-        except Exception as error:  # noqa: BLE001 - the model is told
-            return None if self._stop_cause is not None else await self._failed(error)
+        except Exception as error:  # noqa: BLE001 - an edge: the tool's own code
+            return await self._failed(error)
+        except (asyncio.CancelledError, RunCancelled, SystemExit, BaseExceptionGroup) as signal:
+            # An event loop that shuts down cancels all tasks at once: the supervisor's turn to say so comes first.
+            await asyncio.sleep(0)
+            return await self._failed(RuntimeError(f"the tool ended itself with {type(signal).__name__}"))
         if self._interrupted:
             return self._settlement("cancelled", response, cause=self._stop_cause)
-        return self._settlement("succeeded", await self._after(response))
+        replaced = await self._ask("after_tool", self.agent.after_tool_callbacks, response)
+        return self._settlement("succeeded", response if replaced is None else replaced)
 
     async def _work(self) -> Any:
-        if self.tool.blocking:
-            return await run_in_thread(
-                lambda: self.tool.run_blocking(self._bound, self.ctx), name=f"heaveto tool {self.tool.name}"
-            )
-        return await self.tool.run(self._bound, self.ctx)
+        try:
+            if self.tool.blocking:
+                return await run_in_thread(
+                    lambda: self.tool.run_blocking(self._bound, self.ctx), name=f"heaveto tool {self.tool.name}"
+                )
+            return await self.tool.run(self._bound, self.ctx)
+        finally:
+            self._worked = True
 
-    async def _after(self, response: dict[str, Json]) -> dict[str, Json]:
-        hooks = self.live.services.app.hooks
-        if self._stop_cause is None and (self.agent.after_tool_callbacks or hooks.at("after_tool")):
-            given = await hooks.first(
-                "after_tool", self.agent.after_tool_callbacks, self.tool, self.call.args, self.ctx, response
-            )
-            return response if given is None else to_response(given)
-        return response
-
-    async def _failed(self, error: Exception) -> CallSettled:
-        hooks = self.live.services.app.hooks
-        if self._stop_cause is None and (self.agent.on_tool_error_callbacks or hooks.at("on_tool_error")):
-            given = await hooks.first(
-                "on_tool_error", self.agent.on_tool_error_callbacks, self.tool, self.call.args, self.ctx, error
-            )
-            if given is not None:
-                return self._settlement("succeeded", to_response(given))
+    async def _failed(self, error: Exception) -> CallSettled | None:
+        """Return how a call that raised is settled. A stop that was asked for counts before it is delivered."""
+        if self.cancelled is not None:
+            return None
+        given = await self._ask("on_tool_error", self.agent.on_tool_error_callbacks, error)
+        if given is not None:
+            return self._settlement("succeeded", given)
         logger.info("tool %s raised", self.tool.name, exc_info=error)
         return self._settlement("failed", {"error": f"{type(error).__name__}: {error}"})
+
+    async def _ask(
+        self, point: Literal["after_tool", "on_tool_error"], own: Sequence[Callable[..., Any]], outcome: object
+    ) -> dict[str, Json] | None:
+        """Ask the callbacks behind a call for another result.
+
+        Whatever happens to them, the call keeps the outcome that it has (P4): a stop ends the asking, and their error
+        fails the run once the call is settled.
+        """
+        hooks = self.live.services.app.hooks
+        if self.cancelled is not None or not (own or hooks.at(point)):
+            return None
+        try:
+            given = await hooks.first(point, own, self.tool, self.call.args, self.ctx, outcome)
+            return None if given is None else to_response(given)
+        except (asyncio.CancelledError, RunCancelled) as signal:
+            if self.cancelled is None:
+                self.fatal = RuntimeError(f"a callback {point} ended itself with {type(signal).__name__}")
+        except Exception as error:  # noqa: BLE001 - raised again when the call is settled
+            self.fatal = error
+        return None
 
     def _settlement(
         self, status: CallStatus, response: dict[str, Json] | None, cause: Cause | None = None
@@ -165,12 +179,16 @@ class ToolOperation:
 
     async def replaced(self, response: dict[str, Json]) -> list[Record]:
         """Return the records of a call whose result a callback gave: the tool is not executed."""
-        response = await self._after(response)
-        return [self._settlement("succeeded", response), *self._consequences()]
+        replaced = await self._ask("after_tool", self.agent.after_tool_callbacks, response)
+        return [self._settlement("succeeded", response if replaced is None else replaced), *self._consequences()]
 
-    async def refused(self, error: Exception) -> Record:
+    async def refused(self, error: Exception) -> list[Record]:
         """Return the settlement of a call whose before-tool callback raised: the tool is not executed."""
-        return await self._failed(error)
+        if isinstance(error, ToolFatalError):
+            self.fatal = error
+            return [self._settlement("failed", {"error": str(error)})]
+        settled = await self._failed(error)
+        return [settled] if settled is not None else []
 
     # --- stops ----------------------------------------------------------------------------------------------------
 
@@ -191,7 +209,11 @@ class ToolOperation:
             hooks, self._cancel_hooks = self._cancel_hooks, []
             for hook in hooks:
                 self._call_hook(hook)
-        if self.task is not None and not self.tool.blocking and self.tool.on_cancel == "cancel":
+        if self.task is None:
+            return
+        if self._worked:
+            self.task.cancel()  # callbacks behind the tool do not hold up a stop, whatever the tool's own way
+        elif not self.tool.blocking and self.tool.on_cancel == "cancel":
             self._interrupted = self.task.cancel() or self._interrupted
 
     def _call_hook(self, hook: Callable[[], None]) -> None:
@@ -214,6 +236,8 @@ class ToolOperation:
             self._cancel_hooks.append(hook)
 
     async def progress(self, value: Json) -> None:
+        if self.live.sealing:
+            raise RunCancelled(self.live.run_id, self.cancelled or "lease_lost")  # nothing but late results may follow
         record_id, time = self.live.stamp()
         await self.live.journal.record_fact(
             [CallProgress(id=record_id, time=time, run_id=self.live.run_id, call_id=self.call.call_id, value=value)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ async def execute_calls(live: LiveRun, agent: LlmAgent, ctx: AgentContext, calls
     """Execute calls and return when each is settled.
 
     Raises:
-        ToolFatalError: a tool demanded that the run fail; its siblings are settled first.
+        ToolFatalError: a tool demanded that the run fail; no sibling is started any more, the run's end stops the rest.
         RunCancelled: the run was stopped.
     """
     ready: list[ToolOperation] = []
@@ -38,9 +39,6 @@ async def execute_calls(live: LiveRun, agent: LlmAgent, ctx: AgentContext, calls
         await live.flush()
     for group in _groups(live, ready):
         await _run_group(live, group)
-    for operation in ready:
-        if operation.fatal is not None:
-            raise operation.fatal
 
 
 async def _prepare(
@@ -68,11 +66,19 @@ async def _prepare(
             given = await hooks.first("before_tool", agent.before_tool_callbacks, tool, call.args, operation.ctx)
         except Exception as error:  # noqa: BLE001 - treated as an error of the tool
             live.check()
-            return [await operation.refused(error)]
+            return await _settle_early(live, operation, await operation.refused(error))
         live.check()  # whatever the callback said: a stop came first (F153)
         if given is not None:
-            return await operation.replaced(to_response(given))
+            return await _settle_early(live, operation, await operation.replaced(to_response(given)))
     return operation
+
+
+async def _settle_early(live: LiveRun, operation: ToolOperation, records: list[Record]) -> list[Record]:
+    if operation.fatal is not None:
+        live.stage(*records)
+        await live.flush()
+        raise operation.fatal
+    return records
 
 
 def _settle(live: LiveRun, call: FunctionCall, status: CallStatus, response: dict[str, Json]) -> CallSettled:
@@ -102,25 +108,44 @@ async def _run_group(live: LiveRun, lanes: Sequence[Sequence[ToolOperation]]) ->
     tasks = [lane[0].start() for lane in lanes]
     followers = [asyncio.ensure_future(_run_lane(live, lane, task)) for lane, task in zip(lanes, tasks, strict=True)
                  if len(lane) > 1]  # fmt: skip
+    waiting: set[asyncio.Future[None]] = {*tasks, *followers}
     try:
-        waiting: list[asyncio.Future[None]] = [*tasks, *followers]
-        if len(waiting) == 1:
-            await asyncio.shield(waiting[0])
-        else:
-            await asyncio.wait(waiting)
+        while waiting:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for lane in lanes:
+                _raise_fatal(live, lane)
+            for follower in done.intersection(followers):
+                follower.result()
     finally:
         for follower in followers:
             follower.cancel()
-    for task in waiting:
-        task.result()
+
+
+def _raise_fatal(live: LiveRun, lane: Sequence[ToolOperation]) -> None:
+    """Raise what fails the run: a tool's or a callback's wish, or the error that kept a result from being recorded."""
+    for operation in lane:
+        task = operation.task
+        if task is None or not task.done():
+            continue
+        if operation.fatal is not None:
+            raise operation.fatal
+        if not (task.cancelled() and _is_settled(live, operation)):
+            task.result()
+
+
+def _is_settled(live: LiveRun, operation: ToolOperation) -> bool:
+    call = live.run.calls.get(operation.call.call_id)
+    return call is None or call.settled is not None
 
 
 async def _run_lane(live: LiveRun, lane: Sequence[ToolOperation], first: asyncio.Task[None]) -> None:
     """Run the rest of a lane behind its first call. Each call is committed only when its turn comes."""
-    await asyncio.shield(first)
-    for operation in lane[1:]:
+    await asyncio.wait({first})
+    for previous, operation in itertools.pairwise(lane):
+        if previous.fatal is not None:
+            return
         await _commit(live, [operation])
-        await asyncio.shield(operation.start())
+        await asyncio.wait({operation.start()})
 
 
 async def _commit(live: LiveRun, operations: Sequence[ToolOperation]) -> None:

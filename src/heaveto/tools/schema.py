@@ -158,7 +158,17 @@ def _namespace(function: Function) -> dict[str, Any]:
     """The names that a function's annotations may use: its module's, and those that its body closes over."""
     if not isinstance(function, types.FunctionType):
         return {}
-    return {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {**function.__globals__, **{name: cell.cell_contents for name, cell in cells if _is_filled(cell)}}
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    """Whether the variable has its value yet: a function may close over one that is assigned below it."""
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
 
 
 def _parameter(tool: str, parameter: inspect.Parameter, space: dict[str, Any]) -> Parameter:
