@@ -1,4 +1,4 @@
-"""How long `cancel` takes until the run's end is durable, for runs that are streaming text.
+"""How long `cancel` takes until the run's end is durable, one run after another while all the others stream text.
 
     python benchmarks/cancel_latency.py [--runs 1000]
 
@@ -16,21 +16,26 @@ import time
 from collections.abc import Sequence
 
 from bare_sqlite import BareCommits
-from fakes import EndlessModel
+from fakes import EndlessModel, PacedModel
 from ours import USER, is_delta, make_store, open_runner
 
-from heaveto import Runner
+from heaveto import Run, Runner
 from heaveto.core.request import ModelRequest
 
 COMMITS_OF_A_CANCEL = 2
 
 
-async def cancel_one(runner: Runner, session: str) -> float:
-    """Start a run, wait for its first streamed text, cancel it, and return the milliseconds that `cancel` took."""
+async def start_streaming(runner: Runner, session: str) -> Run:
+    """Start a run and return it once its first text has been streamed."""
     run = await runner.start(user_id=USER, session_id=session, new_message="hi")
     async for record in run.stream():
         if is_delta(record):
             break
+    return run
+
+
+async def cancel_one(run: Run) -> float:
+    """Cancel a run and return the milliseconds until its end was durable."""
     begun = time.perf_counter()
     await run.cancel(by="bench")
     return (time.perf_counter() - begun) * 1000
@@ -53,14 +58,15 @@ async def cancel_bare_task() -> float:
     return (time.perf_counter() - begun) * 1000
 
 
-async def measure(store: str, runs: int, sessions: int, directory: str) -> tuple[list[float], list[float]]:
-    """Return the milliseconds of each cancel, and of the reference beside it."""
+async def measure(store: str, runs: int, directory: str) -> tuple[list[float], list[float]]:
+    """Return the milliseconds of each cancel while the others stream on, and of the reference beside it."""
     ours: list[float] = []
     reference: list[float] = []
     bare = BareCommits(directory)
-    async with open_runner(EndlessModel(), make_store(store, directory)) as runner:
-        for number in range(runs):
-            ours.append(await cancel_one(runner, f"s{number % sessions}"))
+    async with open_runner(PacedModel(), make_store(store, directory)) as runner:
+        streaming = [await start_streaming(runner, f"s{number}") for number in range(runs)]
+        for run in streaming:
+            ours.append(await cancel_one(run))
             reference.append(bare.turn(COMMITS_OF_A_CANCEL) if store == "sqlite" else await cancel_bare_task())
     bare.close()
     return ours, reference
@@ -80,14 +86,13 @@ def line(name: str, values: Sequence[float], reference: Sequence[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--sessions", type=int, default=50, help="the runs go round this many sessions")
     parser.add_argument("--dir", default=None, help="where database files are made: the disk that is measured")
     given = parser.parse_args()
     for store, reference_name in (("memory", "bare task cancel"), ("sqlite", "two bare commits")):
         with tempfile.TemporaryDirectory(prefix="cancel-", dir=given.dir) as fresh:
-            ours, reference = asyncio.run(measure(store, given.runs, given.sessions, fresh))
+            ours, reference = asyncio.run(measure(store, given.runs, fresh))
         print(line(f"{store}: {reference_name}", reference, reference))
-        print(line(f"{store}: heaveto, {given.runs} cancels", ours, reference))
+        print(line(f"{store}: heaveto, {given.runs} runs", ours, reference))
 
 
 if __name__ == "__main__":

@@ -58,3 +58,15 @@ class WaitingModel(Model):
         await self.gate.wait()
         yield TextChunk("done")
         yield EndChunk()
+
+
+class PacedModel(Model):
+    """Streams a word every 100 ms, without end: about as fast as a slow model writes."""
+
+    name = "paced"
+    profile = Profile("fake")
+
+    async def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        while True:
+            yield TextChunk("word ")
+            await asyncio.sleep(0.1)
