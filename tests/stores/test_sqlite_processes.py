@@ -6,6 +6,7 @@ import asyncio
 import random
 import signal
 import sys
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -161,6 +162,18 @@ async def test_what_was_confirmed_survives_kill_9(path: Path, round_: int) -> No
         texts = [part.text for record in records if isinstance(record, Message) for part in record.parts]  # type: ignore[union-attr]
         assert texts == [f"{part}/{BATCH}" for part in range(BATCH)] * (len(records) // BATCH)
         assert await store.append(KEY, [message()], token=None) == len(records) + 1
+
+
+async def test_a_blocked_event_loop_does_not_look_dead(path: Path) -> None:
+    """The beat comes from a thread: a tool that blocks the loop for longer than the time to live keeps its lease."""
+    async with SqliteStore(path, ttl_seconds=0.6) as store:
+        await store.create_session(KEY)
+        lease = await store.claim(KEY)
+        time.sleep(0.8)  # noqa: ASYNC251 -- blocking the loop is what is tested
+        async with SqliteStore(path) as other:
+            with pytest.raises(LeaseHeldError):
+                await other.claim(KEY)
+        assert await store.append(KEY, [message()], token=lease.token) == 1
 
 
 async def test_a_lock_alone_keeps_no_lease(path: Path) -> None:

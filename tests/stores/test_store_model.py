@@ -26,16 +26,29 @@ KEYS = st.sampled_from([SessionKey("app", user, name) for user in ("ann", "bob")
 RUNS = st.sampled_from(["r1", "r2"])
 IDS = st.sampled_from([f"id{number}" for number in range(8)])
 VALUES = st.none() | st.integers(0, 3)
-RECORDS: st.SearchStrategy[Record] = st.one_of(
-    st.builds(lambda id, run: RunStarted(id=id, time=1.0, run_id=run, input=Content(())), IDS, RUNS),
-    st.builds(lambda id, run: RunEnded(id=id, time=1.0, run_id=run, outcome="completed"), IDS, RUNS),
-    st.builds(lambda id, run: Message(id=id, time=1.0, run_id=run, author="a", parts=(Text(text=id),)), IDS, RUNS),
-    st.builds(
-        lambda id, app, user: StateChanged(id=id, time=1.0, delta={"app:k": app, "user:k": user, "k": 1}),
-        IDS,
-        VALUES,
-        VALUES,
-    ),
+
+
+def started(id: str, run: str) -> Record:
+    return RunStarted(id=id, time=1.0, run_id=run, input=Content(()))
+
+
+def ended(id: str, run: str) -> Record:
+    return RunEnded(id=id, time=1.0, run_id=run, outcome="completed")
+
+
+def message(id: str, run: str) -> Record:
+    return Message(id=id, time=1.0, run_id=run, author="a", parts=(Text(text=id),))
+
+
+def changed(id: str, app: int | None, user: int | None) -> Record:
+    return StateChanged(id=id, time=1.0, delta={"app:k": app, "user:k": user, "k": 1})
+
+
+RECORDS = st.one_of(
+    st.builds(started, IDS, RUNS),
+    st.builds(ended, IDS, RUNS),
+    st.builds(message, IDS, RUNS),
+    st.builds(changed, IDS, VALUES, VALUES),
 )
 PLACES = st.integers(0, 1)
 

@@ -6,7 +6,8 @@
 
 Each test opens its store with `open_store` and closes it. `another_instance` opens a second one on the same content;
 `reopen` closes a store and opens its content again. Both return None where the store cannot do that, and their tests
-are skipped. The test methods are coroutines: pytest-asyncio in auto mode, or anyio, runs them.
+are skipped. The test methods are coroutines: pytest-asyncio in auto mode, or anyio, runs them. Call
+``pytest.register_assert_rewrite("heaveto.testing.store_contract")`` before importing this, to see values in failures.
 """
 
 from __future__ import annotations
