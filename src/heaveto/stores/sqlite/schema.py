@@ -199,9 +199,14 @@ def extend_wal(connection: sqlite3.Connection, path: Path) -> None:
     meanwhile, so no frame of another process can be overwritten.
     """
     wal = path.with_name(path.name + "-wal")
-    connection.execute("BEGIN IMMEDIATE")
+    if wal.exists() and wal.stat().st_size >= _EXTENDED_BYTES:
+        return
     try:
-        with suppress(OSError), wal.open("r+b") as file:  # an optimisation: without it everything works as well
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:  # somebody is writing: it is an optimisation, everything works without it
+        return
+    try:
+        with suppress(OSError), wal.open("r+b") as file:
             _append_zeros(file.fileno(), _EXTENDED_BYTES)
     finally:
         connection.execute("ROLLBACK")
