@@ -156,7 +156,7 @@ def migrate(connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
             for statement in _statements(script):
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version={len(migrations)}")
+        connection.execute(f"PRAGMA user_version={max(version, len(migrations))}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -173,7 +173,7 @@ def _statements(script: str) -> list[str]:
         if sqlite3.complete_statement(pending):
             statements.append(pending)
             pending = ""
-    return statements
+    return [*statements, pending] if pending.strip() else statements
 
 
 def checkpoint(connection: sqlite3.Connection) -> int:
