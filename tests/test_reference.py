@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -131,3 +133,15 @@ def test_the_store_interface_is_described() -> None:
     """A row for each method."""
     public = {name for name in vars(Store) if not name.startswith("_")}
     assert set(first_column(section(page("store.md"), "The store interface"))) == public
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/explanation/projection.md", "docs/explanation/architecture.md"])
+def test_pages_show_what_their_programs_print(name: str, tmp_path: Path) -> None:
+    """A text block right behind a program is its output, to the letter."""
+    path = REFERENCE.parents[1] / name
+    shown = "".join(
+        re.findall(r"^```\n\n```text\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    )
+    command = [sys.executable, str(REFERENCE.parents[1] / "tests/run_page.py"), str(path)]
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=55, check=True).stdout
+    assert printed == shown
