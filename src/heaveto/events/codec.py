@@ -174,7 +174,8 @@ def _children(value: Any, is_json: bool) -> list[tuple[Any, Any, bool]]:
             fields = msgspec.structs.fields(value)
             return [(field.name, getattr(value, field.name), _is_plain(field.type)) for field in fields]
         case dict():
-            return [(key, child, True) for key, child in cast("dict[Any, Any]", value).items()]
+            fields_by_key: dict[Any, Any] = value
+            return [(key, child, True) for key, child in fields_by_key.items()]
         case list() | tuple():
             return [(index, child, is_json) for index, child in enumerate(cast("list[Any]", value))]
         case _:
