@@ -174,12 +174,15 @@ def _children(value: Any, is_json: bool) -> list[tuple[Any, Any, bool]]:
             fields = msgspec.structs.fields(value)
             return [(field.name, getattr(value, field.name), _is_plain(field.type)) for field in fields]
         case dict():
-            fields_by_key: dict[Any, Any] = value
-            return [(key, child, True) for key, child in fields_by_key.items()]
+            return _entries(value)  # pyright: ignore[reportUnknownArgumentType]  # narrowed from Any
         case list() | tuple():
             return [(index, child, is_json) for index, child in enumerate(cast("list[Any]", value))]
         case _:
             return []
+
+
+def _entries(value: dict[Any, Any]) -> list[tuple[Any, Any, bool]]:
+    return [(key, child, True) for key, child in value.items()]
 
 
 def _is_plain(annotation: Any) -> bool:
