@@ -145,3 +145,15 @@ def test_pages_show_what_their_programs_print(name: str, tmp_path: Path) -> None
     command = [sys.executable, str(REFERENCE.parents[1] / "tests/run_page.py"), str(path)]
     printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=55, check=True).stdout
     assert printed == shown
+
+
+def test_the_command_line_is_described() -> None:
+    """A row for each command, and in its section one for each option."""
+    group = pytest.importorskip("heaveto.cli.group").heaveto
+    names = list(group.list_commands(None))
+    assert first_column(section(page("cli.md"), "Command line")) == names
+    for name in names:
+        params = [param for param in group.get_command(None, name).params if param.param_type_name == "option"]
+        options = sorted(option for param in params for option in param.opts if option.startswith("--"))
+        told = re.findall(r"^\| `(--[\w-]+)`", section(page("cli.md"), name), re.MULTILINE)
+        assert sorted(told) == options, name
