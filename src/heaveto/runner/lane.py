@@ -7,10 +7,10 @@ waiting runs is durable (`Queued` records), so any process may carry out any of 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Any, assert_never
 
 from heaveto.core.close import Ending, close_run, report_of
 from heaveto.core.fold import RunState
@@ -19,6 +19,7 @@ from heaveto.errors import (
     LogMovedError,
     RunnerClosedError,
     SessionBusyError,
+    SessionExistsError,
     StaleLeaseError,
     UnknownSessionError,
 )
@@ -37,7 +38,7 @@ from heaveto.runner.config import RunConfig
 from heaveto.runner.hooks import RunEnd
 from heaveto.runner.live import LiveRun
 from heaveto.runner.log import SessionLog
-from heaveto.runner.services import END_HOOK_SECONDS, Services, logger
+from heaveto.runner.services import Services, logger
 from heaveto.runner.stops import ask_to_stop
 from heaveto.runner.supervise import carry
 from heaveto.stores.base import Guard, Lease
@@ -59,7 +60,8 @@ class Ticket:
     content: Content
     config: RunConfig
     admitted: asyncio.Future[None]
-    guard: Guard | None = None
+    idempotency_key: str | None = None
+    fingerprint: str = ""
     state_delta: dict[str, Json] = field(default_factory=dict[str, Json])
     trigger: Trigger = "message"
     failure: BaseException | None = None
@@ -69,6 +71,13 @@ class Ticket:
         # Whoever waited may have gone away: an error that nobody takes is not a warning then.
         self.admitted.add_done_callback(lambda admitted: admitted.cancelled() or admitted.exception())
 
+    @property
+    def guard(self) -> Guard | None:
+        """The unique key of a repeatable start; it names the run that the message went into."""
+        if self.idempotency_key is None:
+            return None
+        return Guard(guard_name(self.idempotency_key), f"{self.run_id} {self.fingerprint}")
+
     def admit(self) -> None:
         if not self.admitted.done():
             self.admitted.set_result(None)
@@ -77,6 +86,12 @@ class Ticket:
         self.failure = error
         if not self.admitted.done():
             self.admitted.set_exception(error)
+            self.admitted.exception()  # looked at: who asked may have gone away
+
+
+def guard_name(idempotency_key: str) -> str:
+    """Return the unique key under which a start is kept."""
+    return f"start:{idempotency_key}"
 
 
 class Lane:
@@ -87,7 +102,11 @@ class Lane:
         self.log = SessionLog(services.store, key)
         self.live: LiveRun | None = None
         self.closed = False
-        self._direct: deque[Ticket] = deque()
+        self._door = asyncio.Lock()
+        self._entering: Ticket | None = None
+        """The message that starts at once, until it is durable. Nobody passes it."""
+        self._carried: Ticket | None = None
+        self._withdrawn: set[str] = set()
         self._tickets: dict[str, Ticket] = {}
         self._pump: asyncio.Task[None] | None = None
         self._reap = True
@@ -109,7 +128,7 @@ class Lane:
 
         A run whose ending is in the log has only its end hook before it; the next message waits in line for that.
         """
-        if self._direct or self.log.state.queue or self._telling_end:
+        if self._entering or self.log.state.queue or self._telling_end:
             return False
         if self.live is None:
             return True
@@ -118,7 +137,7 @@ class Lane:
     @property
     def _only_tells_end(self) -> bool:
         """Nothing but the last run's end hook is before the next message: no run that its sender could wait for."""
-        if self._direct or self.log.state.queue:
+        if self._entering or self.log.state.queue:
             return False
         return self._telling_end or (self.live is not None and self.live.run.ended is not None)
 
@@ -128,20 +147,47 @@ class Lane:
         return self.is_idle and not self._stragglers and not self.log.is_watched
 
     async def admit(self, ticket: Ticket) -> None:
-        """Make a message durable: as a run if the session is free, else as the busy policy says.
+        """Make a message durable: as a run if the session is free, else as the busy policy says. In order of calls.
+
+        Cancelling the caller does not take the message back.
 
         Raises:
             SessionBusyError: it is busy, and the policy is ``reject``.
             GuardTakenError: the ticket's idempotency key was used before.
             UnknownSessionError, StoreError
         """
-        if self._is_free:
-            self._direct.append(ticket)
-            self.kick()
-            self.log.notify()
-        else:
-            await self._join(ticket)
+        async with self._door:
+            while self._entering is not None:
+                await asyncio.wait({self._entering.admitted})
+            if self._is_free:
+                self._entering = ticket
+                self.kick()
+                self.log.notify()
+            else:
+                self._services.spawn(self._stand_in_line(ticket), f"message {ticket.run_id} to {self.key}")
         await asyncio.shield(ticket.admitted)
+
+    def ticket_of(self, run_id: str) -> Ticket | None:
+        """Return the ticket of a run that this process carries, or that waits here."""
+        if self._carried is not None and self._carried.run_id == run_id:
+            return self._carried
+        return self._tickets.get(run_id)
+
+    async def withdraw(self, run_id: str, ending: Ending) -> None:
+        """End a run that waits and has not begun. It needs no lease: a start that comes at the same time is noticed."""
+        while run_id in self.log.state.queue:
+            records = close_run(self.log.state.run(run_id), ending, stamp=self._services.stamp)
+            try:
+                await self.log.append(records, token=None, expect=self.log.state.last_seq)
+            except LogMovedError:
+                await self.log.refresh()
+            else:
+                self._withdrawn.add(run_id)
+                self._tickets.pop(run_id, None)
+
+    def spawn(self, work: Coroutine[Any, Any, object], name: str) -> None:
+        """Start background work that the closing runner waits for."""
+        self._services.spawn(work, name)
 
     def kick(self, *, reap: bool = False) -> None:
         """See to it that the pump looks for work."""
@@ -175,8 +221,15 @@ class Lane:
                 await self._steer(ticket)
             case _:
                 assert_never(policy)
-        ticket.admit()
+        self._admit(ticket)
         self.kick()
+
+    async def _stand_in_line(self, ticket: Ticket) -> None:
+        """Let a message that cannot start at once do as its policy says."""
+        try:
+            await self._join(ticket)
+        except Exception as error:  # noqa: BLE001 - handed to the one who waits
+            self._refuse(ticket, error)
 
     async def _enqueue(self, ticket: Ticket) -> None:
         self._tickets[ticket.run_id] = ticket
@@ -193,7 +246,7 @@ class Lane:
             if not waiting:
                 await self._enqueue(ticket)
                 return
-            own, ticket.run_id = ticket.run_id, waiting[-1]
+            own, ticket.run_id = ticket.run_id, waiting[-1]  # the queue's entry and the guard name this run
             try:
                 await self.log.append(
                     [self._queued(ticket)], token=None, expect=self.log.state.last_seq, guard=ticket.guard
@@ -202,6 +255,9 @@ class Lane:
             except LogMovedError:
                 ticket.run_id = own
                 await self.log.refresh()
+            except BaseException:
+                ticket.run_id = own
+                raise
 
     async def _steer(self, ticket: Ticket) -> None:
         """Hand the message to the run that is running; if it is past listening, the message waits for its turn."""
@@ -212,12 +268,16 @@ class Lane:
                 return
             record_id, time = self._services.stamp()
             steer = Message(id=record_id, time=time, run_id=run.run_id, author="user", parts=ticket.content.parts)
+            own, ticket.run_id = ticket.run_id, run.run_id
             try:
                 await self.log.append([steer], token=None, expect=self.log.state.last_seq, guard=ticket.guard)
-                ticket.run_id = run.run_id
                 return
             except LogMovedError:
+                ticket.run_id = own
                 await self.log.refresh()
+            except BaseException:
+                ticket.run_id = own
+                raise
 
     def _queued(self, ticket: Ticket) -> Queued:
         record_id, time = self._services.stamp()
@@ -230,7 +290,7 @@ class Lane:
 
     async def _pump_runs(self) -> None:
         try:
-            while not self.closed and (self._direct or self.log.state.queue or self._reap):
+            while not self.closed and (self._entering or self.log.state.queue or self._reap):
                 await self._take_turn()
         except Exception as error:  # noqa: BLE001 - handed to those who wait
             self._refuse_all(error)
@@ -244,10 +304,20 @@ class Lane:
             self.log.notify()
 
     def _refuse_all(self, error: BaseException) -> None:
-        for ticket in (*self._direct, *self._tickets.values()):
-            ticket.refuse(error)
-        self._direct.clear()
+        for ticket in (self._entering, *self._tickets.values()):
+            if ticket is not None:
+                self._refuse(ticket, error)
         self._tickets.clear()
+
+    def _admit(self, ticket: Ticket) -> None:
+        if self._entering is ticket:
+            self._entering = None
+        ticket.admit()
+
+    def _refuse(self, ticket: Ticket, error: BaseException) -> None:
+        if self._entering is ticket:
+            self._entering = None
+        ticket.refuse(error)
 
     async def _take_turn(self) -> None:
         """Claim the session, close what is left over, carry out one run, give the session back."""
@@ -261,7 +331,9 @@ class Lane:
             self.log.state.shared = dict(lease.shared)
             if self._reap or self.log.state.current is not None:
                 settled.extend(await self._close_leftovers(lease))
-            ticket = self._next()
+            if self._entering is not None and self.log.state.queue:
+                await self._stand_in_line(self._entering)  # others were here before
+            ticket = None if self.closed else self._next()
             if ticket is not None:
                 settled.extend(await self._carry_out(lease, ticket))
         except StaleLeaseError:
@@ -276,34 +348,27 @@ class Lane:
         except UnknownSessionError:
             if not self._create_session:
                 raise
-            await self._services.store.create_session(self.key)
-            return await self._services.store.claim(self.key)
+            with suppress(SessionExistsError):  # another worker was faster
+                await self._services.store.create_session(self.key)
+            return None
         except LeaseHeldError:
             changed = asyncio.Event()
             unwatch = self.log.watch(changed.set)
             try:
                 await self.log.refresh()
-                await self._stand_in_line()
+                if self._entering is not None:
+                    await self._stand_in_line(self._entering)
                 await _wait(changed, _RETRY_CLAIM_SECONDS)
             finally:
                 unwatch()
             return None
-
-    async def _stand_in_line(self) -> None:
-        """Another worker holds the session: messages that hoped to start at once do as their policy says."""
-        while self._direct:
-            ticket = self._direct.popleft()
-            try:
-                await self._join(ticket)
-            except Exception as error:  # noqa: BLE001 - handed to the one who waits
-                ticket.refuse(error)
 
     def _next(self) -> Ticket | None:
         """The head of the durable queue comes first, whoever put it there; then those that need no queue."""
         for queued in self.log.state.queue.values():
             ticket = self._tickets.pop(queued.run_id, None)
             return ticket if ticket is not None else self._adopt(queued)
-        return self._direct.popleft() if self._direct else None
+        return self._entering
 
     def _adopt(self, queued: Queued) -> Ticket:
         limits = queued.limits
@@ -319,9 +384,11 @@ class Lane:
             run_id = await self._run(lease, ticket)
         except StaleLeaseError:
             raise
-        except Exception as error:  # noqa: BLE001 - handed to the one who waits
-            ticket.refuse(error)
+        except Exception as error:
+            self._refuse(ticket, error)
             self._reap = self._reap or self.log.state.current is not None
+            if ticket.run_id in self.log.state.queue:
+                raise  # it waits on, for the next one who looks here; to try again at once would spin
             return []
         await self._tell_end(self.log.state.run(run_id))
         return [run_id]
@@ -329,13 +396,13 @@ class Lane:
     async def _run(self, lease: Lease, ticket: Ticket) -> str:
         await self._await_stragglers(ticket.config.straggler_wait_seconds)
         live = LiveRun(self._services, self.log, lease, ticket.run_id, ticket.config)
-        self.live = live
+        self.live, self._carried = live, ticket
         try:
-            if await self._begin(live, ticket):
-                ticket.admit()
+            has_work = await self._begin(live, ticket)
+            self._admit(ticket)
+            if has_work:
                 await carry(live, self._services.app.agent_at(live.run.agent))
-                ticket.cause = live.error
-            ticket.admit()
+            ticket.cause = live.error
         finally:
             live.finished.set()
             self.live = None
@@ -343,24 +410,34 @@ class Lane:
         return ticket.run_id
 
     async def _begin(self, live: LiveRun, ticket: Ticket) -> bool:
-        """Record the start; or, where a stop was asked for before, the end. Return whether there is work to do."""
-        content = ticket.content
-        while True:
-            run, state = live.run, self.log.state
-            if run.cancel is not None:
-                batch = self._never_ran(run, ticket)
-            else:
-                # What was merged into a waiting run is its input too.
-                content = Content(run.input.parts) if run.input.parts else ticket.content
-                for callback in self._services.app.hooks.at("on_user_message"):
-                    content = await callback(self.key, content) or content
-                batch = self._started(ticket, content)
-            guard = None if run.status == "queued" else ticket.guard
+        """Record the start; or, where it will not run, the end. Return whether there is work to do."""
+        while live.run.ended is None:
+            last_seq, waits = self.log.state.last_seq, ticket.run_id in self.log.state.queue
+            batch = await self._opening(live, ticket)
             try:
-                await live.journal.write_first(batch, expect=state.last_seq, guard=guard)
-                return run.ended is None
+                # A message that waits has taken its key already.
+                await live.journal.write_first(batch, expect=last_seq, guard=None if waits else ticket.guard)
+                break
             except LogMovedError:
                 await self.log.refresh()
+        return live.run.ended is None
+
+    async def _opening(self, live: LiveRun, ticket: Ticket) -> list[Record]:
+        run = live.run
+        if run.cancel is not None:
+            return self._never_ran(run, ticket)
+        # What was merged into a waiting run is its input too.
+        content = Content(run.input.parts) if run.input.parts else ticket.content
+        try:
+            for callback in self._services.app.hooks.at("on_user_message"):
+                content = await callback(self.key, content) or content
+        except Exception as error:
+            if run.status != "queued":
+                raise  # its sender is told
+            live.error = error
+            ending = Ending("failed", error=ErrorInfo(type(error).__name__, str(error)))
+            return close_run(run, ending, stamp=self._services.stamp)
+        return self._started(ticket, content)
 
     def _started(self, ticket: Ticket, content: Content) -> list[Record]:
         record_id, time = self._services.stamp()
@@ -378,13 +455,13 @@ class Lane:
         return [started, StateChanged(id=record_id, time=time, run_id=ticket.run_id, delta=delta, author="user")]
 
     def _never_ran(self, run: RunState, ticket: Ticket) -> list[Record]:
-        """A run that was stopped while it waited. If a newer message superseded it, its text still counts (F29)."""
+        """A run that was stopped while it waited. Unless its sender took it back, its text still counts (F29)."""
         stop = run.cancel
         assert stop is not None
         ending = Ending("cancelled", stop.cause, stop.by, stop.reason)
         heard = (
             self._started(ticket, run.input if run.input.parts else ticket.content)
-            if stop.cause == "superseded"
+            if stop.cause in ("superseded", "shutdown")
             else []
         )
         return [*heard, *close_run(run, ending, stamp=self._services.stamp)]
@@ -400,7 +477,9 @@ class Lane:
         for unfinished in await self._services.store.unfinished(self.key):
             if unfinished.ended:
                 ended = self.log.state.run(unfinished.run_id)
-                await self._tell_end(ended, redelivered=run is None or ended.run_id != run.run_id)
+                is_first = unfinished.run_id in self._withdrawn or (run is not None and run.run_id == unfinished.run_id)
+                await self._tell_end(ended, redelivered=not is_first)
+                self._withdrawn.discard(unfinished.run_id)
                 settled.append(unfinished.run_id)
         self._reap = False
         return settled
@@ -432,31 +511,22 @@ class Lane:
         self._telling_end = True
         try:
             for callback in callbacks:
-                await self._services.shielded(_bounded(callback, end), f"end hook of run {run.run_id}")
+                await self._services.bounded(callback(end), f"on_run_end hook of run {run.run_id}")
         finally:
             self._telling_end = False
 
     # --- stragglers -----------------------------------------------------------------------------------------------
 
     def _keep_stragglers(self, live: LiveRun) -> None:
-        for operation in live.operations.values():
-            if operation.task is not None and not operation.task.done():
-                self._stragglers.add(operation.task)
-                self._services.background.add(operation.task)
-                operation.task.add_done_callback(self._stragglers.discard)
-                operation.task.add_done_callback(self._services.background.discard)
+        for task in live.stragglers:
+            self._stragglers.add(task)
+            self._services.background.add(task)
+            task.add_done_callback(self._stragglers.discard)
+            task.add_done_callback(self._services.background.discard)
 
     async def _await_stragglers(self, seconds: float) -> None:
         if seconds > 0 and self._stragglers:
             await asyncio.wait(set(self._stragglers), timeout=seconds)
-
-
-async def _bounded(callback: Callable[[RunEnd], object], end: RunEnd) -> None:
-    try:
-        async with asyncio.timeout(END_HOOK_SECONDS):
-            await callback(end)  # type: ignore[misc]
-    except Exception:  # noqa: BLE001 - a hook's fault changes nothing of the run
-        logger.exception("an on_run_end hook failed for run %s", end.run_id)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,7 @@ import msgspec
 from heaveto.agents.base import BaseAgent
 from heaveto.agents.llm import LlmAgent
 from heaveto.clock import Clock, SystemClock
+from heaveto.core.close import Ending
 from heaveto.errors import (
     CallInMessageError,
     ConfigError,
@@ -23,6 +25,8 @@ from heaveto.errors import (
     IdempotencyConflictError,
     InputError,
     RunnerClosedError,
+    SessionBusyError,
+    SessionExistsError,
     UnknownRunError,
     UnknownSessionError,
 )
@@ -34,11 +38,11 @@ from heaveto.runner.app import App
 from heaveto.runner.config import RunConfig
 from heaveto.runner.facade import Background
 from heaveto.runner.hooks import Plugin
-from heaveto.runner.lane import Lane, Ticket
+from heaveto.runner.lane import Lane, Ticket, guard_name
 from heaveto.runner.run import Run, RunStream, StreamItem, carried_run
 from heaveto.runner.services import Services, logger
 from heaveto.runner.stops import ask_to_stop
-from heaveto.stores.base import Guard, SessionInfo, Store, Tombstone
+from heaveto.stores.base import SessionInfo, Store, Tombstone
 from heaveto.stores.memory import MemoryStore
 
 _IDLE_LANES = 1024
@@ -179,31 +183,32 @@ class Runner:
         lane = self._lane(self._key(user_id, session_id))
         ticket = Ticket(
             run_id or self._services.ids.record_id(), content, run_config or RunConfig(),
-            asyncio.get_running_loop().create_future(), state_delta=delta,
+            asyncio.get_running_loop().create_future(), idempotency_key, _fingerprint(content), delta,
         )  # fmt: skip
-        if idempotency_key is not None:
-            ticket.guard = Guard(f"start:{idempotency_key}", f"{ticket.run_id} {_fingerprint(content)}")
-            taken = await self._find_guard(lane, ticket.guard)
-            if taken is not None:
-                return await self._attach_same(lane, idempotency_key, ticket.guard, taken)
+        if (same := await self._find_same(lane, ticket)) is not None:
+            return same
         position = lane.log.state.last_seq
         try:
             await lane.admit(ticket)
-        except GuardTakenError as error:
-            assert idempotency_key is not None and ticket.guard is not None
-            return await self._attach_same(lane, idempotency_key, ticket.guard, error.value)
+        except (GuardTakenError, SessionBusyError):
+            if (same := await self._find_same(lane, ticket)) is not None:
+                return same
+            raise
         return Run(lane, ticket.run_id, self._stop, ticket=ticket, start=position)
 
-    async def _find_guard(self, lane: Lane, guard: Guard) -> str | None:
+    async def _find_same(self, lane: Lane, ticket: Ticket) -> Run | None:
+        """Return the run that a message with this idempotency key went into before."""
+        if ticket.idempotency_key is None:
+            return None
         try:
-            return await self.store.find_guard(lane.key, guard.name)
+            taken = await self.store.find_guard(lane.key, guard_name(ticket.idempotency_key))
         except UnknownSessionError:
             return None
-
-    async def _attach_same(self, lane: Lane, idempotency_key: str, guard: Guard, taken: str) -> Run:
+        if taken is None:
+            return None
         run_id, _, fingerprint = taken.partition(" ")
-        if fingerprint != guard.value.partition(" ")[2]:
-            raise IdempotencyConflictError(idempotency_key, run_id)
+        if fingerprint != ticket.fingerprint:
+            raise IdempotencyConflictError(ticket.idempotency_key, run_id)
         return await self._attach(lane, run_id)
 
     async def attach(self, run_id: str) -> Run:
@@ -259,15 +264,16 @@ class Runner:
         else:
             await self._refresh_or_create(lane)
             await ask_to_stop(self._services, lane.log, run_id, cause, by=by, reason=reason)
+            await lane.withdraw(run_id, Ending("cancelled", cause, by, reason))
         run = lane.log.state.run(run_id)
         asked = StopReport(run_id, "cancelled", cause, by)
         if carried_run.get() == run_id:
             return asked
-        if live is None and not (run.started_seq or run_id in lane.log.state.queue):
+        if live is None and not run.started_seq and run.ended is None:
             return asked  # it has not begun: the request is kept for its start
         if live is None:
             lane.kick(reap=True)
-        handle = Run(lane, run_id, self._stop, ticket=None, start=0)
+        handle = Run(lane, run_id, self._stop, ticket=lane.ticket_of(run_id), start=0)
         await handle.wait()
         return handle.report or asked
 
@@ -277,7 +283,8 @@ class Runner:
         except UnknownSessionError:
             if not self._create_sessions:
                 raise
-            await self.store.create_session(lane.key)
+            with suppress(SessionExistsError):  # another worker was faster
+                await self.store.create_session(lane.key)
 
     def _abandon(self, run_id: str, key: SessionKey) -> None:
         """The reader of a cold stream went away: stop its run, in the background."""
