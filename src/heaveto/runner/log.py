@@ -127,7 +127,7 @@ class SessionLog:
     def is_watched(self) -> bool:
         return bool(self._watchers)
 
-    def _hint(self, last_seq: int = 10**9) -> None:
+    def _hint(self, last_seq: int) -> None:
         """The store says that the log has grown, or that its lease is free."""
         self._hinted = max(self._hinted, last_seq)
         if self._hinted > self.state.last_seq:
