@@ -157,3 +157,15 @@ def test_the_command_line_is_described() -> None:
         options = sorted(option for param in params for option in param.opts if option.startswith("--"))
         told = re.findall(r"^\| `(--[\w-]+)`", section(page("cli.md"), name), re.MULTILINE)
         assert sorted(told) == options, name
+
+
+@pytest.mark.parametrize("name", ["explanation/guarantees.md", "explanation/architecture.md", "explanation/the-log.md"])
+def test_the_tests_and_files_that_a_page_names_exist(name: str) -> None:
+    """A promise that names the tests that hold it names real ones."""
+    root = REFERENCE.parents[1]
+    text = (REFERENCE.parent / name).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:tests|benchmarks|core|runner|stores)/[\w/.]+)`", text)
+    assert (
+        named
+        and [path for path in named if not any((base / path).exists() for base in (root, root / "src/heaveto"))] == []
+    )
