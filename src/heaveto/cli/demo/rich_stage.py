@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
-from rich.box import ROUNDED, SIMPLE_HEAD
+from rich.box import ROUNDED
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
@@ -46,10 +46,11 @@ class RichStage(Stage):
 
     def records(self, records: Sequence[Record], caption: str) -> None:
         self.end_text()
-        table = Table(box=SIMPLE_HEAD, header_style="dim", padding=(0, 1), pad_edge=False, title_justify="left")
-        table.add_column("  seq", justify="right", style="dim", no_wrap=True)
-        table.add_column("record", no_wrap=True)
-        table.add_column(caption, no_wrap=True, overflow="ellipsis")
+        self._put(f"\n  {caption}\n", "quiet")
+        table = Table(box=None, show_header=False, padding=(0, 1))
+        table.add_column(justify="right", style="dim", min_width=5, no_wrap=True)
+        table.add_column(min_width=15, no_wrap=True)
+        table.add_column(no_wrap=True, overflow="ellipsis")
         for record in records:
             table.add_row(str(record.seq), Text(type(record).__name__, _style(record)), Text(summary_of(record)))
         self._console.print(table)
