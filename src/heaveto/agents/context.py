@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from heaveto.agents.state import StateView
 from heaveto.core.fold import RunState, SessionState
+from heaveto.errors import RunCancelled
 from heaveto.events.contents import Content, FunctionCall, Json, Part
-from heaveto.events.records import AgentCheckpoint, Message, Record, SessionKey, StateChanged, Transferred
+from heaveto.events.records import AgentCheckpoint, Cause, Message, Record, SessionKey, StateChanged, Transferred
 
 if TYPE_CHECKING:
     from heaveto.agents.base import BaseAgent
@@ -26,6 +27,7 @@ class RunHost(Protocol):
     def session(self) -> SessionState: ...
     def stamp(self) -> tuple[str, float]: ...
     def check(self) -> None: ...
+    async def request_stop(self, cause: Cause, by: str, reason: str = "") -> None: ...
     def stage(self, *records: Record) -> None: ...
     async def flush(self) -> None: ...
     def state_view(self) -> StateView: ...
@@ -70,6 +72,16 @@ class AgentContext:
     def raise_if_cancelled(self) -> None:
         """Raise `RunCancelled` if the run was asked to stop."""
         self.host.check()
+
+    async def stop(self, *, cause: Cause = "guardrail", reason: str = "") -> NoReturn:
+        """Stop the run from inside, and this code with it: the same operation as a cancel from outside (F155).
+
+        Raises:
+            RunCancelled: always. Let it pass.
+        """
+        await self.host.request_stop(cause, self.agent.name, reason)
+        self.host.check()
+        raise RunCancelled(self.run_id, cause)
 
     async def say(self, *parts: str | Part, escalate: bool = False) -> None:
         """Record a message of this agent; durable, and seen by readers, on return."""

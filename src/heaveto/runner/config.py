@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from heaveto.errors import InputError
 from heaveto.events.records import Limits
@@ -22,6 +22,19 @@ ToolExecutionMode: TypeAlias = Literal["NONE", "SEQUENTIAL", "PARALLEL", "PARALL
 SEQUENTIAL: one after another. PARALLEL, and NONE: coroutines overlap, blocking functions run one after another.
 PARALLEL_SUBSCRIBE: blocking functions overlap too, each in a thread.
 """
+
+
+OnLimit: TypeAlias = Literal["stop", "fail"]
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "busy_policy": get_args(BusyPolicy),
+    "tool_execution_mode": get_args(ToolExecutionMode),
+    "on_limit": get_args(OnLimit),
+}
+_NUMBERS = (
+    "max_llm_calls", "max_tokens", "max_cost", "max_seconds", "deadline", "cancel_grace_seconds",
+    "straggler_wait_seconds", "model_retries", "retry_backoff_seconds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +59,7 @@ class RunConfig:
     max_tokens: int | None = None
     max_cost: float | None = None
     max_seconds: float | None = None
-    on_limit: Literal["stop", "fail"] = "fail"
+    on_limit: OnLimit = "fail"
     deadline: float | None = None
     streaming: bool = True
     tool_execution_mode: ToolExecutionMode = "NONE"
@@ -57,6 +70,14 @@ class RunConfig:
     retry_backoff_seconds: float = 0.5
 
     def __post_init__(self) -> None:
+        for name, allowed in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                raise InputError(f"RunConfig.{name} must be one of {', '.join(allowed)}; not {value!r}")
+        for name in _NUMBERS:
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or value != value):
+                raise InputError(f"RunConfig.{name} must be a number; not {value!r}")
         for name in ("max_llm_calls", "max_tokens", "max_cost", "max_seconds"):
             value = getattr(self, name)
             if value is not None and value <= 0:

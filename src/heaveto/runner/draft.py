@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from heaveto.core.request import ModelRequest
-from heaveto.events.records import Delta, Draft
+from heaveto.events.contents import FunctionCall
+from heaveto.events.records import Cause, Delta, Draft, Message
 from heaveto.ids import IdSource
 from heaveto.models.assemble import Assembler, estimate_usage
 from heaveto.models.base import CallChunk, Chunk, Model, TextChunk, ThoughtChunk
@@ -69,13 +70,21 @@ class LiveDraft:
         )
         return True
 
+    def cut_off(self, cause: Cause, time: float) -> Message:
+        """Return what was received as a message that was cut. Calls in it never came to be, and are left out."""
+        draft = self.snapshot(last=True)
+        return Message(
+            id=draft.message_id, time=time, run_id=draft.run_id, author=draft.author, branch=draft.branch,
+            parts=tuple(part for part in draft.parts if not isinstance(part, FunctionCall)), usage=draft.usage,
+            provider=draft.provider, model=draft.model, seen=draft.seen, finish_reason="interrupted", interrupted=cause,
+        )  # fmt: skip
+
     def snapshot(self, *, last: bool = False) -> Draft:
         """Return what was received so far, with an estimated usage where the provider reported none (F126).
 
         The `last` one, that of a cut answer, estimates the request as well, which means reading all of it.
         """
-        parts = self._assembler.partial()
-        usage = self._assembler.usage
+        parts, usage = self._assembler.partial(), self._assembler.usage
         if usage is None:
             asked = self.request if last else ModelRequest(turns=())
             usage = self._model.priced(estimate_usage(asked, parts))

@@ -49,7 +49,11 @@ class Plugin:
         """After the agents, on normal completion only (ADK's rule)."""
 
     async def on_event(self, record: Record) -> None:
-        """After each record of the run became durable, before readers see it."""
+        """When a record of the run has become durable; in order, one after another.
+
+        The run waits for it, its ending does not wait longer than for an end hook. An error in it is logged and
+        changes nothing; a stop interrupts it.
+        """
 
     async def before_agent(self, ctx: AgentContext) -> Content | str | None:
         """Before an agent; a content is said instead of running it."""
@@ -122,12 +126,16 @@ class Hooks:
     async def first(self, point: Point, own: Sequence[Callable[..., Any]], *args: Any) -> Any:
         """Ask the plugins, then the agent's own callbacks; return the first answer that is not None."""
         for callback in (*self.at(point), *own):
-            answer = callback(*args)
-            if isawaitable(answer):
-                answer = await answer
+            answer = await call_back(callback, *args)
             if answer is not None:
                 return answer
         return None
+
+
+async def call_back(callback: Callable[..., Any], *args: Any) -> Any:
+    """Call a callback, which may be a coroutine function or a plain one."""
+    answer = callback(*args)
+    return await answer if isawaitable(answer) else answer
 
 
 def as_content(answer: Content | str) -> Content:

@@ -7,19 +7,22 @@ from collections.abc import Callable, Sequence
 
 from heaveto.errors import LogMovedError
 from heaveto.events.records import Record
-from heaveto.runner.hooks import Hooks
+from heaveto.runner.hooks import Hooks, call_back
 from heaveto.runner.log import SessionLog
+from heaveto.runner.services import logger
 from heaveto.stores.base import Guard, Lease
 
 
 class Journal:
     """Appends under the run's lease. `check` raises once the run was stopped, so that nothing new begins then."""
 
-    __slots__ = ("_check", "_hooks", "_last", "_lease", "_log", "_staged")
+    __slots__ = ("_check", "_hooks", "_last", "_lease", "_log", "_run_id", "_staged", "_telling", "_told")
 
-    def __init__(self, log: SessionLog, lease: Lease, hooks: Hooks, check: Callable[[], None]) -> None:
-        self._log, self._lease, self._hooks, self._check = log, lease, hooks, check
+    def __init__(self, log: SessionLog, lease: Lease, run_id: str, hooks: Hooks, check: Callable[[], None]) -> None:
+        self._log, self._lease, self._run_id, self._hooks, self._check = log, lease, run_id, hooks, check
         self._staged: list[Record] = []
+        self._told = log.state.last_seq
+        self._telling = asyncio.Lock()
         self._last: asyncio.Task[None] | None = None
 
     def stage(self, *records: Record) -> None:
@@ -57,7 +60,12 @@ class Journal:
 
     async def record_fact(self, records: Sequence[Record]) -> None:
         """Append facts that a stop does not make untrue, such as a tool's result."""
-        await self._write([*self.take(), *records])
+        staged = self.take()
+        try:
+            await self._write([*staged, *records])
+        except Exception:
+            self.put_back(staged)
+            raise
 
     async def write_last(self, records: Sequence[Record]) -> None:
         """Append the closing batch.
@@ -82,6 +90,24 @@ class Journal:
 
     async def _write(self, batch: Sequence[Record], *, expect: int | None = None, guard: Guard | None = None) -> None:
         await self._log.append(batch, token=self._lease.token, expect=expect, guard=guard)
-        for callback in self._hooks.at("on_event"):
-            for record in batch:
-                await callback(record)
+
+    async def tell(self) -> None:
+        """Tell plugins, in order, the run's records that became durable. An error of theirs is logged (F151)."""
+        callbacks = self._hooks.at("on_event")
+        if not callbacks:
+            return
+        async with self._telling:
+            records = self._log.state.records
+            while self._told < len(records):
+                record = records[self._told]
+                self._told += 1
+                if record.run_id == self._run_id:
+                    for callback in callbacks:
+                        await _tell_one(callback, record)
+
+
+async def _tell_one(callback: Callable[..., object], record: Record) -> None:
+    try:
+        await call_back(callback, record)
+    except Exception:  # noqa: BLE001 - the observer's own code
+        logger.exception("an on_event callback failed for record %s", record.seq)

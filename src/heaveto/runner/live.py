@@ -36,6 +36,7 @@ class LiveRun:
     Attributes:
         drafts: answers that are being streamed, by message id.
         operations: tool calls that were started here, by call id.
+        task: the agents' work.
         stopping: the work is being stopped: what ends now ends because of it.
         sealing: the ending is decided; what comes now is a late result.
         finished: set when the ending is durable, or this process gave the run up.
@@ -43,11 +44,13 @@ class LiveRun:
 
     def __init__(self, services: Services, log: SessionLog, lease: Lease, run_id: str, config: RunConfig) -> None:
         self.services, self.log, self.lease, self.config, self.run_id = services, log, lease, config, run_id
-        self.journal = Journal(log, lease, services.app.hooks, self.check)
+        self.journal = Journal(log, lease, run_id, services.app.hooks, self.check)
         self.drafts: dict[str, LiveDraft] = {}
         self.operations: dict[str, ToolOperation] = {}
-        self.failed_model_calls = 0
+        self.model_calls = 0
+        self._recorded_before = self.run.llm_calls
         self.error: BaseException | None = None
+        self.task: asyncio.Task[None] | None = None
         self.stopping = False
         self.sealing = False
         self.finished = asyncio.Event()
@@ -118,6 +121,8 @@ class LiveRun:
 
     async def flush(self) -> None:
         await self.journal.flush()
+        await self.journal.tell()
+        self.check()
 
     def state_view(self) -> StateView:
         state = self.log.state
@@ -150,6 +155,7 @@ class LiveRun:
         if not (agent.before_agent_callbacks or hooks.at("before_agent")) or not await self._say_first(
             ctx, "before_agent", agent.before_agent_callbacks
         ):
+            await self.flush()  # an agent sees what those before it have set
             await agent.run(ctx)
             if agent.after_agent_callbacks or hooks.at("after_agent"):
                 await self._say_first(ctx, "after_agent", agent.after_agent_callbacks)
@@ -188,6 +194,17 @@ class LiveRun:
                 return text_of(record.parts)
         return ""
 
+    @property
+    def stragglers(self) -> list[asyncio.Task[None]]:
+        """What still works: tools and, if agents or callbacks swallow their cancellation, the agents' own task."""
+        tasks = [self.task, *(operation.task for operation in self.operations.values())]
+        return [task for task in tasks if task is not None and not task.done()]
+
+    @property
+    def unrecorded_model_calls(self) -> int:
+        """How many requests of this attempt are under way, or have left no message in the log."""
+        return self.model_calls - (self.run.llm_calls - self._recorded_before)
+
     # --- drafts ---------------------------------------------------------------------------------------------------
 
     def draft_grew(self, draft: LiveDraft) -> None:
@@ -204,6 +221,12 @@ class LiveRun:
         if not self.drafts and self._save_timer is not None:
             self._save_timer.cancel()
             self._save_timer = None
+
+    def keep_cut_drafts(self, author: str, branch: str) -> None:
+        """An agent's request failed in mid-answer and the run goes on: what was seen of it is kept, marked as cut."""
+        for draft in [draft for draft in self.drafts.values() if (draft.author, draft.branch) == (author, branch)]:
+            self.forget_draft(draft)
+            self.stage(draft.cut_off("error", self.services.clock.time()))
 
     def _save_drafts(self) -> None:
         if self._save_timer is not None:

@@ -10,7 +10,7 @@ from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.limits import exceeded_limit
 from heaveto.core.request import ModelRequest
-from heaveto.errors import ModelError
+from heaveto.errors import LimitExceededError, ModelError
 from heaveto.events.contents import Content
 from heaveto.events.records import Message
 from heaveto.models.base import Chunk
@@ -32,7 +32,6 @@ async def ask_model(live: LiveRun, agent: LlmAgent, ctx: AgentContext) -> Messag
     """
     ctx.stage()
     await live.flush()
-    _check_budget(live)
     hooks = live.services.app.hooks
     request = await _request(live, agent, ctx)
     if agent.before_model_callbacks or hooks.at("before_model"):
@@ -44,6 +43,8 @@ async def ask_model(live: LiveRun, agent: LlmAgent, ctx: AgentContext) -> Messag
             return _stage_answer(live, ctx, _said(live, ctx, given))
     try:
         message = await _ask_with_retries(live, agent, ctx, request)
+    except LimitExceededError:
+        raise
     except Exception as error:
         if not (agent.on_model_error_callbacks or hooks.at("on_model_error")):
             raise
@@ -51,6 +52,7 @@ async def ask_model(live: LiveRun, agent: LlmAgent, ctx: AgentContext) -> Messag
         live.check()
         if given is None:
             raise
+        live.keep_cut_drafts(agent.name, ctx.branch)
         return _stage_answer(live, ctx, _said(live, ctx, given))
     if agent.after_model_callbacks or hooks.at("after_model"):
         given = await hooks.first("after_model", agent.after_model_callbacks, ctx, Content(message.parts))
@@ -64,10 +66,12 @@ async def ask_model(live: LiveRun, agent: LlmAgent, ctx: AgentContext) -> Messag
     return _stage_answer(live, ctx, message)
 
 
-def _check_budget(live: LiveRun) -> None:
-    error = exceeded_limit(live.run, failed_calls=live.failed_model_calls)
+def _spend_call(live: LiveRun) -> None:
+    """Count a model call against the budgets, at the moment of its request: agents may ask at the same time."""
+    error = exceeded_limit(live.run, failed_calls=live.unrecorded_model_calls)
     if error is not None:
         raise error
+    live.model_calls += 1
 
 
 async def _request(live: LiveRun, agent: LlmAgent, ctx: AgentContext) -> ModelRequest:
@@ -101,6 +105,8 @@ async def _ask_with_retries(live: LiveRun, agent: LlmAgent, ctx: AgentContext, r
     """Ask again after an error that may pass, as long as no answer was seen (F63) and no stop came (F159)."""
     retries, pause = live.config.model_retries, live.config.retry_backoff_seconds
     while True:
+        live.check()
+        _spend_call(live)
         draft = LiveDraft(
             live.services.ids.record_id(), author=agent.name, branch=ctx.branch, model=agent.model, request=request,
             ids=live.services.ids,
@@ -109,16 +115,14 @@ async def _ask_with_retries(live: LiveRun, agent: LlmAgent, ctx: AgentContext, r
             return await _stream(live, agent, draft)
         except ModelError as error:
             live.check()
-            live.failed_model_calls += 1
+            if draft.is_empty:
+                live.forget_draft(draft)
             if not (error.retryable and retries > 0 and draft.is_empty):
                 raise
             wanted = error.retry_after_seconds
-        live.forget_draft(draft)
         retries -= 1
         await live.services.clock.sleep(min(_MAX_BACKOFF_SECONDS, pause if wanted is None else wanted))
         pause *= 2
-        live.check()
-        _check_budget(live)
 
 
 async def _stream(live: LiveRun, agent: LlmAgent, draft: LiveDraft) -> Message:

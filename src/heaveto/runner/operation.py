@@ -78,6 +78,7 @@ class ToolOperation:
             self._stopped = True
         else:
             await self.live.journal.record_fact([settled, *self._consequences()])
+            await self.live.journal.tell()
 
     async def _outcome(self) -> CallSettled | None:
         """Do the work; return how it ended, or None if the stop ended it.
@@ -198,9 +199,13 @@ class ToolOperation:
         return self.task is not None and not self.task.done() and self.tool.on_cancel != "abandon"
 
     @property
-    def work(self) -> Work:
-        """What became of it, for the stop report."""
-        return "stopped" if self._stopped else "still_running"
+    def work(self) -> Work | None:
+        """What became of it, for the stop report; None if nobody knows."""
+        if self.task is None:
+            return "not_started"
+        if self._stopped or self.task.cancelled():
+            return "stopped"
+        return None if self.task.done() else "still_running"
 
     def ask_to_stop(self, cause: Cause) -> None:
         """Tell the tool, and interrupt it if that is its way. Called again, it interrupts again."""

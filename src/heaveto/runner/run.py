@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heaveto.core.close import report_of
 from heaveto.core.status import RunStatus
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from heaveto.runner.lane import Lane, Ticket
 
 StreamItem: TypeAlias = Record | Delta
-Canceller: TypeAlias = Callable[[str, SessionKey, Cause, str, str], Awaitable[StopReport]]
+Canceller: TypeAlias = Callable[[str, SessionKey, Cause, str, str], Coroutine[Any, Any, StopReport]]
 
 carried_run: ContextVar[str] = ContextVar("heaveto_carried_run", default="")
 """The run that the current task or thread works for; so that a stop from inside does not wait for itself (F59)."""
@@ -33,6 +34,7 @@ class Run:
     def __init__(self, lane: Lane, run_id: str, cancel: Canceller, *, ticket: Ticket | None, start: int) -> None:
         self._lane, self._cancel, self._ticket, self._start = lane, cancel, ticket, start
         self.run_id = run_id
+        self._loop = asyncio.get_running_loop()
 
     @property
     def session(self) -> SessionKey:
@@ -81,6 +83,16 @@ class Run:
                 if text:
                     return text
         return ""
+
+    def cancel_soon(self, *, cause: Cause = "user", by: str = "", reason: str = "") -> None:
+        """Ask for a stop and return at once: from any thread, signal handler or callback. `wait` tells its end."""
+
+        def begin() -> None:
+            stop = self._cancel(self.run_id, self.session, cause, by, reason)
+            self._lane.spawn(stop, f"stop of run {self.run_id}")
+
+        with suppress(RuntimeError):  # the loop is closed, and with it everything that the run did
+            self._loop.call_soon_threadsafe(begin)
 
     async def cancel(self, *, cause: Cause = "user", by: str = "", reason: str = "") -> StopReport:
         """Stop the run and return what the stop found, when all of it is durable (P3).
@@ -231,7 +243,7 @@ class RunStream:
         self._reader: RecordReader | None = None
         self._begun = False
         self._ended: RunEnded | None = None
-        self._over = False
+        self._over = self._left = False
 
     @property
     def run(self) -> Run | None:
@@ -273,16 +285,16 @@ class RunStream:
 
     def _leave(self) -> None:
         if self._must_stop:
+            self._left = True
             self._abandon()
         self._over = True
 
     async def aclose(self) -> None:
         """Leave the stream: the run is stopped, and its ending is durable on return."""
-        must_stop = self._must_stop
         self._leave()
         if self._reader is not None:
             await self._reader.aclose()
-        if must_stop and self._run is not None:
+        if self._left and self._run is not None:
             await self._run.cancel(cause="disconnect")
 
     async def __aenter__(self) -> RunStream:

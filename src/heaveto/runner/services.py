@@ -41,6 +41,15 @@ class Services:
         """Do work that goes on to its end although the caller is cancelled."""
         await asyncio.shield(self._start(work, name))
 
+    async def bounded(self, work: Coroutine[Any, Any, object], name: str) -> None:
+        """Do work that neither a cancelled caller nor its own error stops, and that may not hold up the caller long."""
+        task = self._start(work, name)
+        task.add_done_callback(self._finished)
+        _, late = await asyncio.wait({task}, timeout=END_HOOK_SECONDS)
+        if late:
+            logger.error("%s takes longer than %g seconds and is left behind", name, END_HOOK_SECONDS)
+            task.cancel()
+
     def _start(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[object]:
         task: asyncio.Task[object] = asyncio.create_task(work, name=name)
         self.background.add(task)

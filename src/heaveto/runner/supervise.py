@@ -9,12 +9,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from heaveto.agents.base import BaseAgent
 from heaveto.core.close import Ending, Work, close_run
 from heaveto.core.limits import seconds_left
 from heaveto.errors import HeavetoError, LimitExceededError, LogMovedError
 from heaveto.events.contents import calls_of
-from heaveto.events.records import Cause, ErrorInfo, Message, Record, RunEnded
+from heaveto.events.records import Cause, ErrorInfo, Message, Operation, Record, RunEnded
 from heaveto.runner.live import LiveRun
 
 _FIRST_NUDGE_SECONDS = 0.1
@@ -32,10 +34,11 @@ async def carry(live: LiveRun, agent: BaseAgent) -> RunEnded:
     timer = _start_time_limit(live)
     try:
         while True:
-            work = asyncio.create_task(live.work(agent), name=f"heaveto run {live.run_id}")
+            live.task = work = asyncio.create_task(live.work(agent), name=f"heaveto run {live.run_id}")
             ending = await _watch_over(live, work)
             ended = await _close(live, ending)
             if ended is not None:
+                await _tell_ending(live)
                 return ended
     finally:
         live.finished.set()
@@ -55,6 +58,8 @@ def _start_time_limit(live: LiveRun) -> asyncio.Task[None] | None:
 
 async def _time_out(live: LiveRun, seconds: float, error: LimitExceededError | None) -> None:
     await live.services.clock.sleep(max(0.0, seconds))
+    if live.stop_asked is not None:
+        return  # the stop that came first is the one that counts
     if error is not None and live.run.limits.on_limit == "fail":
         live.error = error
     cause: Cause = "deadline" if error is None else "budget"
@@ -135,7 +140,7 @@ def _interrupt(live: LiveRun, work: asyncio.Task[None]) -> None:
     stop = live.stop_asked
     for operation in live.operations.values():
         if operation.task is not None and not operation.task.done():
-            operation.ask_to_stop(stop.cause if stop is not None else "guardrail")
+            operation.ask_to_stop(stop.cause if stop is not None else "error")
     work.cancel()
 
 
@@ -165,7 +170,7 @@ async def _close(live: LiveRun, ending: Ending) -> RunEnded | None:
         if ending.outcome == "completed" and stop is not None:
             ending = Ending("cancelled", stop.cause, stop.by, stop.reason)
         elif ending.outcome == "completed" and live.run.steered_seq > steered:
-            await live.flush()
+            await live.journal.flush()
             return None
 
 
@@ -181,5 +186,25 @@ async def _closing_stage(live: LiveRun) -> list[Record]:
 def _closing_records(live: LiveRun, ending: Ending, staged: Sequence[Record]) -> list[Record]:
     said = {record.id for record in staged}
     drafts = [draft.snapshot(last=True) for draft in live.drafts.values() if draft.message_id not in said]
-    work: dict[str, Work] = {call_id: operation.work for call_id, operation in live.operations.items()}
-    return close_run(live.run, ending, stamp=live.stamp, drafts=drafts, work=work, pending=staged)
+    work: dict[str, Work] = {}
+    for call_id, operation in live.operations.items():
+        if operation.work is not None:
+            work[call_id] = operation.work
+    records = close_run(live.run, ending, stamp=live.stamp, drafts=drafts, work=work, pending=staged)
+    if live.task is not None and not live.task.done():
+        records[-1] = _naming_agent(live, records[-1])
+    return records
+
+
+def _naming_agent(live: LiveRun, ended: Record) -> Record:
+    """Return the ending with the agents' own task in its report: their code, or a callback, swallows the stop (P3)."""
+    if not isinstance(ended, RunEnded) or ended.report is None:
+        return ended
+    operation = Operation(kind="agent", name=live.run.agent.rpartition("/")[2], state="still_running")
+    return replace(ended, report=replace(ended.report, operations=(*ended.report.operations, operation)))
+
+
+async def _tell_ending(live: LiveRun) -> None:
+    """Let on_event callbacks hear of the ending, bounded in time."""
+    if live.services.app.hooks.at("on_event"):
+        await live.services.bounded(live.journal.tell(), f"on_event of run {live.run_id}")

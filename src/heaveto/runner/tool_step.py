@@ -150,6 +150,8 @@ async def _run_lane(live: LiveRun, lane: Sequence[ToolOperation], first: asyncio
 
 async def _commit(live: LiveRun, operations: Sequence[ToolOperation]) -> None:
     """Make the starts durable, unless a stop came first. Then, and only then, may the work begin (P5)."""
-    await live.journal.commit([operation.started() for operation in operations])
     for operation in operations:
         live.operations[operation.call.call_id] = operation
+    await live.journal.commit([operation.started() for operation in operations])
+    await live.journal.tell()
+    live.check()
