@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias
 
 from heaveto.core.fold import CallState, RunState
 from heaveto.events.contents import Part, Text, Thought, calls_of, text_of
@@ -23,11 +23,11 @@ from heaveto.events.records import (
     Record,
     RunEnded,
     StopReport,
-    Usage,
 )
 
-Work: TypeAlias = Literal["stopped", "still_running"]
-"""What became of a started call that has not settled: its code ended because of the stop, or it goes on.
+OperationState: TypeAlias = Literal["stopped", "finished", "still_running", "not_started", "unknown"]
+Work: TypeAlias = Literal["stopped", "still_running", "not_started"]
+"""What became of a started call that has not settled: its code ended because of the stop, goes on, or never began.
 
 A started call about which nobody can say either is unknown: its process died.
 """
@@ -65,89 +65,84 @@ def close_run(
         stamp: gives ids and times.
         drafts: what was received of messages that are not in the log.
         work: what is known of started calls; a missing one is unknown.
-        pending: records that go into the same batch before these and are not in `run` yet. They hold no calls.
+        pending: records that go into the same batch before these and are not in `run` yet.
     """
-    records: list[Record] = []
-    operations: list[Operation] = []
-    usage, text_kept = run.usage, 0
     said = [record for record in pending if isinstance(record, Message)]
-    for message in said:
-        usage += message.usage or Usage()
-    cause = ending.cause or ("crash" if ending.outcome == "failed" else "user")
-    for draft in drafts:
-        operations.append(Operation(kind="model", name=draft.model or draft.author, state=_model_state(ending)))
-        if draft.usage is not None:
-            usage += draft.usage
-        cut_off = _cut_message(draft, cause, stamp()[1])
-        if cut_off is None:
-            continue
-        records.append(cut_off)
-        text_kept += len(text_of(cut_off.parts))
-        for cut in calls_of(cut_off.parts):
-            records.append(_settle(cut.call_id, cut.name, run.run_id, "not_started", ending, stamp))
-            operations.append(Operation(kind="tool", name=cut.name, state="not_started", call_id=cut.call_id))
-    for call in run.calls.values():
-        state = _operation_state(call, work or {})
-        operations.append(Operation(kind="tool", name=call.call.name, state=state, call_id=call.call.call_id))
-        if call.settled is None:
-            status = _status(call, work or {})
-            records.append(_settle(call.call.call_id, call.call.name, run.run_id, status, ending, stamp))
+    settled = {record.call_id: record for record in pending if isinstance(record, CallSettled)}
+    cut_off = [message for draft in drafts if (message := _cut_message(draft, ending, stamp)) is not None]
+    calls = [*run.calls.values(), *_proposed([*said, *cut_off])]
+    operations = [
+        Operation(kind="model", name=draft.model or draft.author, state=_model_state(ending)) for draft in drafts
+    ]
+    records: list[Record] = list(cut_off)
+    for call in calls:
+        known, at_work = call.settled or settled.get(call.call.call_id), (work or {}).get(call.call.call_id)
+        operations.append(_operation(call, known, at_work))
+        if known is None:
+            records.append(_settle(call, run.run_id, _status(call, at_work), ending, stamp))
+    spent = [*(message.usage for message in said), *(draft.usage for draft in drafts)]
+    usage = sum((some for some in spent if some is not None), run.usage)
+    text_kept = sum(len(text_of(message.parts)) for message in cut_off)
     report = StopReport(run.run_id, ending.outcome, ending.cause, ending.by, tuple(operations), text_kept, usage)
     llm_calls = run.llm_calls + len(drafts) + sum(1 for message in said if message.seen)
     records.append(_run_ended(run.run_id, ending, report, llm_calls, stamp))
     return records
 
 
-def _model_state(ending: Ending) -> Literal["stopped", "unknown"]:
+def _proposed(messages: Sequence[Message]) -> list[CallState]:
+    """The calls of messages that are not folded yet."""
+    return [
+        CallState(call, message.run_id, message.author, message.branch, message.seq)
+        for message in messages
+        for call in calls_of(message.parts)
+    ]
+
+
+def _model_state(ending: Ending) -> OperationState:
     return "unknown" if ending.cause == "crash" else "stopped"
 
 
-def _cut_message(draft: Draft, cause: Cause, time: float) -> Message | None:
+def _cut_message(draft: Draft, ending: Ending, stamp: Stamp) -> Message | None:
     """What was received of a message, or None if there is nothing that anyone could read (F28, F29)."""
     if not any(_is_readable(part) for part in draft.parts):
         return None
+    _, time = stamp()
     return Message(
         id=draft.message_id, time=time, run_id=draft.run_id, author=draft.author, branch=draft.branch,
         parts=draft.parts, usage=draft.usage, provider=draft.provider, model=draft.model, seen=draft.seen,
-        finish_reason="interrupted", interrupted=cause,
+        finish_reason="interrupted", interrupted=_cause(ending) or "error",
     )  # fmt: skip
 
 
 def _is_readable(part: Part) -> bool:
-    if isinstance(part, (Text, Thought)):
-        return bool(part.text)
-    return True
+    return bool(part.text.strip()) if isinstance(part, (Text, Thought)) else True
 
 
-def _status(call: CallState, work: Mapping[str, Work]) -> CallStatus:
-    match call.phase:
-        case "proposed":
-            return "not_started"
-        case "waiting":
-            return "not_started" if call.attempt == 0 else "cancelled"
-        case "started":
-            return "cancelled" if work.get(call.call.call_id) == "stopped" else "unknown"
-        case "settled":
-            return "unknown"
-        case _:
-            assert_never(call.phase)
+def _cause(ending: Ending) -> Cause | None:
+    """Why what was under way was stopped. A run that failed is no crash, and nobody stopped it (F34)."""
+    return ending.cause or ("error" if ending.outcome == "failed" else None)
 
 
-def _operation_state(
-    call: CallState, work: Mapping[str, Work]
-) -> Literal["stopped", "finished", "still_running", "not_started", "unknown"]:
-    if call.settled is not None:
-        return _SETTLED_STATES[call.settled.status]
-    match call.phase:
-        case "proposed":
-            return "not_started"
-        case "waiting":
-            return "not_started" if call.attempt == 0 else "stopped"
-        case _:
-            return work.get(call.call.call_id, "unknown")
+def _status(call: CallState, at_work: Work | None) -> CallStatus:
+    """What is recorded of a call that is still open."""
+    if not call.has_started or at_work == "not_started":
+        return "not_started"
+    return "cancelled" if at_work == "stopped" else "unknown"
 
 
-_SETTLED_STATES: dict[CallStatus, Literal["stopped", "finished", "still_running", "not_started", "unknown"]] = {
+def _operation(call: CallState, known: CallSettled | None, at_work: Work | None) -> Operation:
+    """What the report says of a call: what its result says, or else what is known of its work."""
+    state: OperationState
+    if known is not None and (call.has_started or known.status == "succeeded"):
+        state = _SETTLED_STATES[known.status]
+    elif not call.has_started:
+        state = "not_started"  # also where it was refused before it could begin
+    else:
+        state = at_work or "unknown"
+    return Operation(kind="tool", name=call.call.name, state=state, call_id=call.call.call_id)
+
+
+_SETTLED_STATES: dict[CallStatus, OperationState] = {
     "succeeded": "finished",
     "failed": "finished",
     "cancelled": "stopped",
@@ -157,11 +152,12 @@ _SETTLED_STATES: dict[CallStatus, Literal["stopped", "finished", "still_running"
 }
 
 
-def _settle(call_id: str, name: str, run_id: str, status: CallStatus, ending: Ending, stamp: Stamp) -> CallSettled:
+def _settle(call: CallState, run_id: str, status: CallStatus, ending: Ending, stamp: Stamp) -> CallSettled:
     record_id, time = stamp()
     return CallSettled(
-        id=record_id, time=time, run_id=run_id, call_id=call_id, name=name, status=status, cause=ending.cause
-    )
+        id=record_id, time=time, run_id=run_id, call_id=call.call.call_id, name=call.call.name, status=status,
+        cause=_cause(ending),
+    )  # fmt: skip
 
 
 def _run_ended(run_id: str, ending: Ending, report: StopReport, llm_calls: int, stamp: Stamp) -> RunEnded:

@@ -63,6 +63,11 @@ class CallState:
     settled: CallSettled | None = None
 
     @property
+    def has_started(self) -> bool:
+        """Whether it may have had an effect."""
+        return self.phase == "started" or self.attempt > 0
+
+    @property
     def awaits_late_result(self) -> bool:
         """Settled as unknown: work may still be going on, and its real outcome is welcome."""
         return self.settled is not None and self.settled.status == "unknown"
@@ -220,15 +225,15 @@ class SessionState:
             run.usage += record.usage
         if record.escalate:
             run.escalated[record.branch] = record.seq
+        if run.ended is not None:
+            return
         calls = calls_of(record.parts)
-        if run.ended is None:
-            thread = run.thread(record.branch, record.author)
-            thread.last, thread.transferred = record, None
-            thread.call_ids = tuple(call.call_id for call in calls)
-        for call in calls:
-            if call.call_id not in self.calls:
-                state = CallState(call, record.run_id, record.author, record.branch, record.seq)
-                self.calls[call.call_id] = run.calls[call.call_id] = state
+        thread = run.thread(record.branch, record.author)
+        thread.last, thread.transferred = record, None
+        thread.call_ids = tuple(call.call_id for call in calls)
+        for call in calls:  # an id that was used before is armed again: pairs are by position (F20)
+            state = CallState(call, record.run_id, record.author, record.branch, record.seq)
+            self.calls[call.call_id] = run.calls[call.call_id] = state
 
     def _call_started(self, record: CallStarted) -> None:
         call = self.calls.get(record.call_id)
@@ -270,8 +275,8 @@ class SessionState:
         if not run.is_terminal:  # an outcome that the table does not allow still ends the run: the log says so
             run.status = record.outcome
         for call_id, call in run.calls.items():
-            if not call.awaits_late_result:
-                self.calls.pop(call_id, None)
+            if not call.awaits_late_result and self.calls.get(call_id) is call:
+                del self.calls[call_id]
         run.threads, run.checkpoints, run.escalated, run.calls = {}, {}, {}, {}
         if self.current == record.run_id:
             self.current = None
@@ -286,7 +291,8 @@ class SessionState:
             run.threads.pop(key, None)
 
     def _transferred(self, record: Transferred) -> None:
-        self.active_agent = record.agent
+        if not record.branch:  # what happens in a side branch does not move the conversation
+            self.active_agent = record.agent
         run = self.run(record.run_id)
         if run.ended is None and record.author:
             run.thread(record.branch, record.author).transferred = record.agent
@@ -325,7 +331,7 @@ class SessionState:
         for record in effective(self.records):
             if isinstance(record, StateChanged):
                 merge_state(self.state, {}, record.delta)
-            elif isinstance(record, Transferred):
+            elif isinstance(record, Transferred) and not record.branch:
                 self.active_agent = record.agent
 
 

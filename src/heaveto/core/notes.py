@@ -5,7 +5,7 @@ Constant texts: no clock, no random ids, because provider caches and signed thin
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Literal, TypeAlias, assert_never
 
 import msgspec
 
@@ -24,6 +24,7 @@ _BECAUSE: dict[Cause, str] = {
     "disconnect": "the client went away",
     "lease_lost": "another worker took the session over",
     "crash": "the process died",
+    "error": "the run failed",
 }
 
 
@@ -66,22 +67,21 @@ def _explain(status: CallStatus, cause: Cause | None) -> str:
             assert_never(status)
 
 
-def open_response(wire_id: str, name: str, *, started: bool, waiting: bool) -> FunctionResponse:
+OpenStatus: TypeAlias = Literal["not_started", "unknown", "pending"]
+
+_OPEN: dict[OpenStatus, str] = {
+    "not_started": "This call was not started. It had no effect.",
+    "unknown": (
+        "This call was started and its outcome is not known. It may have taken effect. Check before doing it again."
+    ),
+    "pending": "This call waits for an answer from outside. It has neither succeeded nor failed yet.",
+}
+
+
+def open_response(wire_id: str, name: str, status: OpenStatus) -> FunctionResponse:
     """Return what stands in for the result of a call about which nothing final is known."""
-    if waiting:
-        status, text = "pending", "This call waits for an answer from outside. It has neither succeeded nor failed yet."
-    elif started:
-        status, text = (
-            "unknown",
-            (
-                "This call was started and its outcome is not known. It may have taken effect. Check before doing it again."
-            ),
-        )
-    else:
-        status, text = "not_started", "This call was not started. It had no effect."
-    return FunctionResponse(
-        call_id=wire_id, name=name, response={"status": status, "error": text}, is_error=not waiting
-    )
+    told: dict[str, Json] = {"status": status, "error": _OPEN[status]}
+    return FunctionResponse(call_id=wire_id, name=name, response=told, is_error=status != "pending")
 
 
 def late_note(wire_id: str, name: str, settled: CallSettled) -> str:
@@ -103,8 +103,9 @@ _ENDED: dict[Cause, str] = {
     "shutdown": "The task above was interrupted by a shutdown of the service.",
     "superseded": "The user sent the next message before the task above was finished.",
     "disconnect": "The client went away before the task above was finished.",
-    "lease_lost": "The task above was interrupted.",
+    "lease_lost": "The task above was interrupted because another worker took the session over.",
     "crash": "The process died before the task above was finished.",
+    "error": "The task above ended with an error.",
 }
 
 

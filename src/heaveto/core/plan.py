@@ -60,9 +60,8 @@ def plan_step(run: RunState, agent: str, branch: str) -> Step:
         return Wait(unsettled)
     if thread.transferred is not None:
         return HandOver(thread.transferred)
-    if any(call.settled is not None and call.settled.end_turn for call in calls):
-        return Finish()
-    return CallModel()
+    ends_turn = any(call.settled is not None and call.settled.end_turn for call in calls)
+    return Finish() if ends_turn and not _is_steered(run, thread.last) else CallModel()
 
 
 def plan_answer(run: RunState, answer: Message) -> Step:
@@ -70,6 +69,9 @@ def plan_answer(run: RunState, answer: Message) -> Step:
     calls = calls_of(answer.parts)
     if calls:
         return RunCalls(calls)
-    if not answer.branch and run.steered_seq > answer.seen > 0:
-        return CallModel()  # text that was handed to the run after the request was made wants an answer too
-    return Finish()
+    return CallModel() if _is_steered(run, answer) else Finish()
+
+
+def _is_steered(run: RunState, answer: Message) -> bool:
+    """Whether text was handed to the run after the answer's request was made: it wants an answer too."""
+    return not answer.branch and run.steered_seq > answer.seen > 0

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, assert_never
 
 from msgspec.structs import replace
 
 from heaveto.core import notes
-from heaveto.core.fold import effective
+from heaveto.core.fold import effective, is_within
 from heaveto.core.request import Profile, Turn, Turns
 from heaveto.events.contents import (
     Blob,
@@ -29,10 +30,12 @@ from heaveto.events.contents import (
     ProviderResult,
     Text,
     Thought,
+    calls_of,
 )
 from heaveto.events.records import (
     CallSettled,
     CallStarted,
+    CallStatus,
     Compacted,
     Message,
     Paused,
@@ -42,36 +45,79 @@ from heaveto.events.records import (
     RunStarted,
 )
 
+_Fact: TypeAlias = CallStarted | CallSettled | Paused
+_Told: TypeAlias = CallStatus | notes.OpenStatus | Literal["quoted"]
+
 
 @dataclass(slots=True)
 class _Call:
-    """A call that this view has seen and whose outcome may still change."""
+    """A call that this view has seen and whose outcome may still change.
+
+    Attributes:
+        author: the other agent that made it; empty for a call of the view's own agent.
+        facts: what became of it, in order. The newest one that a request has seen is what that request tells.
+        told: what was said of it for good; news go into a later turn. None while that may still change.
+    """
 
     call_id: str
     wire_id: str
     name: str
-    author: str
-    own: bool
-    started: bool = False
-    waiting: bool = False
-    told: bool = False
-    """A model message has followed: whatever was told then stands, news go into a later turn."""
-    settled: CallSettled | None = None
+    author: str = ""
+    facts: list[_Fact] = field(default_factory=list[_Fact])
+    told: _Told | None = None
+
+    @property
+    def is_final(self) -> bool:
+        last = self.facts[-1] if self.facts else None
+        return isinstance(last, CallSettled) and last.status != "unknown"
+
+    def hear(self, fact: _Fact) -> bool:
+        """Take a fact, unless the call was settled before: the first settlement wins (F17), or a late real outcome."""
+        last = self.facts[-1] if self.facts else None
+        if isinstance(last, CallSettled):
+            is_news = isinstance(fact, CallSettled) and fact.late and last.status == "unknown"
+            if not is_news:
+                return False
+        self.facts.append(fact)
+        return True
+
+    def known_at(self, seen: int) -> _Fact | None:
+        return next((fact for fact in reversed(self.facts) if fact.seq <= seen), None)
 
     def response(self, seen: int) -> FunctionResponse:
-        if self.settled is not None and self.settled.seq <= seen:
-            return notes.settled_response(self.wire_id, self.name, self.settled)
-        return notes.open_response(self.wire_id, self.name, started=self.started, waiting=self.waiting)
+        match self.known_at(seen):
+            case CallSettled() as settled:
+                return notes.settled_response(self.wire_id, self.name, settled)
+            case fact:
+                return notes.open_response(self.wire_id, self.name, _open_status(fact))
+
+    def status(self, seen: int) -> _Told:
+        """What `response` says in one word."""
+        fact = self.known_at(seen)
+        return fact.status if isinstance(fact, CallSettled) else _open_status(fact)
+
+
+def _open_status(fact: CallStarted | Paused | None) -> notes.OpenStatus:
+    match fact:
+        case CallStarted():
+            return "unknown"
+        case Paused():
+            return "pending"
+        case None:
+            return "not_started"
+        case _:
+            assert_never(fact)
 
 
 class View:
     """The conversation as one agent, in one branch, tells it to one provider.
 
-    Isolated branches (with ``@`` in the name: an agent that works as a tool) see themselves only.
+    It sees its branch, those above it, and those below it, but not the parallel ones beside it. Isolated branches
+    (with ``@`` in the name: an agent that works as a tool) are seen from within only, and see nothing else.
     """
 
-    __slots__ = ("_agent", "_branch", "_calls", "_done", "_frontier", "_known", "_open_runs", "_parts", "_position",
-                 "_profile", "_start", "_used_ids")  # fmt: skip
+    __slots__ = ("_agent", "_branch", "_calls", "_done", "_known", "_open_runs", "_parts", "_position", "_profile",
+                 "_start", "_used_ids")  # fmt: skip
 
     def __init__(self, agent: str, branch: str, profile: Profile, start: int = 0) -> None:
         """`start` is the index of the first record that can matter; the records before it are not looked at."""
@@ -80,9 +126,11 @@ class View:
         self._reset()
 
     def _reset(self) -> None:
+        # Told for good, and then the frontier: the calls of the last model turn, and what a user turn will hold.
         self._done: list[Turn] = []
         self._calls: list[_Call] = []
         self._parts: list[tuple[int, Part]] = []
+        # What later records may refer to.
         self._known: dict[str, _Call] = {}
         self._used_ids: set[str] = set()
         self._open_runs: set[str] = set()
@@ -101,22 +149,32 @@ class View:
     def _rebuild(self, records: Sequence[Record]) -> None:
         """Start again behind the newest summary that still counts, without what was rewound."""
         kept = effective(records[self._start :])
-        summary = next((record for record in reversed(kept) if isinstance(record, Compacted)), None)
+        summary = None
+        if self._sees(""):
+            summary = next((record for record in reversed(kept) if isinstance(record, Compacted)), None)
+        covered = 0
         self._reset()
         if summary is not None:
-            self._parts.extend((summary.seq, part) for part in _said(summary.summary.parts))
-            kept = [record for record in kept if record.seq > summary.upto]
-        for record in kept:
+            covered = sum(record.seq <= min(summary.upto, summary.seq) for record in kept)
+            for record in kept[:covered]:
+                self._take(record)
+            self._summarise(summary)
+        for record in kept[covered:]:
             self._take(record)
+
+    def _summarise(self, summary: Compacted) -> None:
+        """Put a summary in the place of all that was said. What is still open stays known: news of it will count."""
+        for call in self._calls:
+            self._fix(call, sys.maxsize)
+        self._done, self._calls = [], []
+        self._parts = [(0, part) for part in _said(summary.summary.parts)]
 
     def _take(self, record: Record) -> None:
         match record:
             case Message():
                 self._message(record)
-            case CallStarted() if record.call_id in self._known:
-                self._known[record.call_id].started = True
-            case CallSettled() if record.call_id in self._known:
-                self._settled(self._known[record.call_id], record)
+            case CallStarted() | CallSettled():
+                self._hear(record.call_id, record)
             case RunStarted() if self._sees(""):
                 self._open_runs.add(record.run_id)
                 if record.attempt == 1:
@@ -126,8 +184,7 @@ class View:
                 self._note(record.seq, notes.ended_note(record.outcome, record.cause, record.error))
             case Paused():
                 for waiting in record.waiting:
-                    if waiting.call_id in self._known:
-                        self._known[waiting.call_id].waiting = True
+                    self._hear(waiting.call_id, record)
             case _:
                 pass
 
@@ -135,22 +192,24 @@ class View:
         root, isolated, _ = self._branch.rpartition("@")
         if isolated and len(branch) <= len(root):
             return False
-        return not branch or branch == self._branch or self._branch.startswith((branch + ".", branch + "@"))
+        if is_within(self._branch, branch):
+            return True
+        return is_within(branch, self._branch) and "@" not in branch[len(self._branch) :]
 
     def _message(self, record: Message) -> None:
         if not self._sees(record.branch):
             return
         if record.author == "user":
             self._parts.extend((record.seq, part) for part in _said(record.parts))
-        elif record.author == self._agent:
+        elif record.author == self._agent and is_within(self._branch, record.branch):
             self._own_message(record)
         else:
             self._foreign_message(record)
 
     def _own_message(self, record: Message) -> None:
         parts, calls = self._sendable(record)
-        if not any(not isinstance(part, Thought) for part in parts):
-            return
+        if all(isinstance(part, Thought) for part in parts):
+            return  # a turn with nothing to send vanishes (F28)
         self._tell(record.seen or record.seq - 1)
         self._done.append(Turn("model", tuple(parts)))
         self._calls = calls
@@ -166,12 +225,17 @@ class View:
         self._done.extend(self._tail(seen))
         self._parts = carried
         for call in self._calls:
-            call.told = True
-            if call.settled is not None and call.settled.seq > seen:
-                self._note(call.settled.seq, notes.late_note(call.wire_id, call.name, call.settled))
-            self._forget_if_final(call)
+            self._fix(call, seen)
         self._parts.sort(key=lambda entry: entry[0])
         self._calls = []
+
+    def _fix(self, call: _Call, seen: int) -> None:
+        """What a request that saw `seen` said of a call stands; what was heard since is news."""
+        call.told = call.status(seen)
+        for fact in call.facts:
+            if fact.seq > seen:
+                self._tell_news(call, fact)
+        self._forget_if_final(call)
 
     def _tail(self, seen: int = sys.maxsize) -> tuple[Turn, ...]:
         tail: list[Turn] = []
@@ -190,27 +254,31 @@ class View:
                 self._note(record.seq, notes.foreign_text(record.author, part.text))
             elif isinstance(part, FunctionCall):
                 self._note(record.seq, notes.foreign_call(record.author, part))
-                self._known[part.call_id] = _Call(part.call_id, "", part.name, record.author, own=False)
+                self._known[part.call_id] = _Call(part.call_id, "", part.name, record.author, told="quoted")
             elif isinstance(part, (Blob, FileRef)):
                 self._parts.append((record.seq, part))
         if record.interrupted is not None:
             self._note(record.seq, f"[{record.author} was cut off there.]")
 
-    def _settled(self, call: _Call, record: CallSettled) -> None:
-        if call.settled is not None and not (record.late and call.settled.status == "unknown"):
-            return  # the first settlement wins (F17)
-        was_known = call.settled
-        call.settled = record
-        if not call.own:
-            self._note(record.seq, notes.foreign_result(call.author, call.name, record))
-        elif call.told and not (record.status == "unknown" and was_known is None and call.started):
-            self._note(record.seq, notes.late_note(call.wire_id, call.name, record))
-        if call.told or not call.own:
+    def _hear(self, call_id: str, fact: _Fact) -> None:
+        call = self._known.get(call_id)
+        if call is not None and call.hear(fact):
+            self._tell_news(call, fact)
             self._forget_if_final(call)
 
+    def _tell_news(self, call: _Call, fact: _Fact) -> None:
+        """Say how a call turned out of which something else was said before."""
+        if call.told is None or not isinstance(fact, CallSettled) or call.told == fact.status:
+            return
+        call.told = fact.status
+        if call.author:
+            self._note(fact.seq, notes.foreign_result(call.author, call.name, fact))
+        else:
+            self._note(fact.seq, notes.late_note(call.wire_id, call.name, fact))
+
     def _forget_if_final(self, call: _Call) -> None:
-        if call.settled is not None and call.settled.status != "unknown":
-            self._known.pop(call.call_id, None)
+        if call.told is not None and call.is_final and self._known.get(call.call_id) is call:
+            del self._known[call.call_id]
 
     def _note(self, seq: int, text: str | None) -> None:
         if text is not None:
@@ -221,12 +289,11 @@ class View:
         parts: list[Part] = []
         calls: list[_Call] = []
         answered = {part.id for part in record.parts if isinstance(part, ProviderResult)}
-        ours: set[str] = set()
+        unique = {id(call) for call in calls_of(record.parts)}
         for part in record.parts:
             if isinstance(part, FunctionCall):
-                if part.call_id not in ours:
-                    ours.add(part.call_id)
-                    call = _Call(part.call_id, self._wire_id(part), part.name, self._agent, own=True)
+                if id(part) in unique:
+                    call = _Call(part.call_id, self._wire_id(part), part.name)
                     calls.append(call)
                     parts.append(self._wire_call(part, call.wire_id))
             elif self._may_send(part, answered):

@@ -117,5 +117,9 @@ def text_of(parts: tuple[Part, ...]) -> str:
 
 
 def calls_of(parts: tuple[Part, ...]) -> tuple[FunctionCall, ...]:
-    """Return the client-side tool calls among the parts, in order."""
-    return tuple(part for part in parts if isinstance(part, FunctionCall))
+    """Return the client-side tool calls among the parts, in order; an id that stands twice counts once (F19)."""
+    calls: dict[str, FunctionCall] = {}
+    for part in parts:
+        if isinstance(part, FunctionCall):
+            calls.setdefault(part.call_id, part)
+    return tuple(calls.values())

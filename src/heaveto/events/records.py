@@ -14,9 +14,10 @@ import msgspec
 from heaveto.events.contents import Content, Json, Part
 
 Cause: TypeAlias = Literal[
-    "user", "deadline", "budget", "guardrail", "shutdown", "superseded", "disconnect", "lease_lost", "crash"
+    "user", "deadline", "budget", "guardrail", "shutdown", "superseded", "disconnect", "lease_lost", "crash", "error"
 ]
-"""Why something was stopped. `crash` is never asked for: recovery writes it when a process is found dead."""
+"""Why something was stopped. Two are never asked for: recovery writes `crash` when a process is found dead, and what
+was under way when its run failed was stopped by `error`."""
 
 CallStatus: TypeAlias = Literal["succeeded", "failed", "denied", "cancelled", "not_started", "unknown"]
 Replay: TypeAlias = Literal["never", "safe", "idempotent", "probe"]
