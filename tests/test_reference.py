@@ -13,7 +13,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from heaveto import errors
+from heaveto import AgentContext, Run, Runner, errors
 from heaveto.errors import HeavetoError
 from heaveto.events import contents, records
 from heaveto.runner.config import BusyPolicy, RunConfig, ToolExecutionMode
@@ -169,3 +169,12 @@ def test_the_tests_and_files_that_a_page_names_exist(name: str) -> None:
         named
         and [path for path in named if not any((base / path).exists() for base in (root, root / "src/heaveto"))] == []
     )
+
+
+@pytest.mark.parametrize("cls", [Runner, Run, AgentContext], ids=lambda cls: cls.__name__)
+def test_the_handles_are_described(cls: type[Any]) -> None:
+    """A row for each public method and property."""
+    public = {name for name in dir(cls) if not name.startswith("_")}
+    told = set(first_column(section(page("runner.md"), cls.__name__)))
+    assert public <= told
+    assert told - public <= {"run_id"}  # set by the constructor
