@@ -12,12 +12,14 @@ from msgspec.structs import replace
 from heaveto.core.fold import SessionState
 from heaveto.core.project import View
 from heaveto.core.request import Profile, Turns
+from heaveto.errors import StoreError
 from heaveto.events.records import Record, SessionKey
 from heaveto.stores.base import Guard, Store
 
 logger = logging.getLogger("heaveto")
 
 _MAX_VIEWS = 64
+_READ_RETRIES = 2
 
 
 class SessionLog:
@@ -80,8 +82,19 @@ class SessionLog:
         if first <= self.state.last_seq + 1:
             self._absorb([replace(record, seq=first + index) for index, record in enumerate(records)])
         else:
-            await self.refresh()
+            await self._read_on()
         return last
+
+    async def _read_on(self) -> None:
+        """Read what others appended before. The own records are durable: a passing error must not hide that (F117)."""
+        for _ in range(_READ_RETRIES):
+            try:
+                await self.refresh()
+            except StoreError:
+                logger.warning("session %s could not be read behind an append", self.key, exc_info=True)
+            else:
+                return
+        await self.refresh()
 
     def _landed(self, task: asyncio.Task[int]) -> None:
         self._inflight.discard(task)
