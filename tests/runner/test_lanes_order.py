@@ -98,7 +98,7 @@ async def test_a_message_is_durable_when_start_returns(tmp_path: Path) -> None:
 
 @media
 async def test_a_message_taken_back_never_runs(medium: Medium, tmp_path: Path) -> None:
-    """Cancelling a message that waits returns at once, though the run before it goes on; its end is told once (F164)."""
+    """Cancelling a message that waits returns at once, though another run goes on; its end is told once (F164)."""
     yard = Yard(medium, tmp_path)
     door = gate()
     worker = yard.worker((door, say("one")), say("three"))
