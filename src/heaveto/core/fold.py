@@ -223,10 +223,10 @@ class SessionState:
             run.llm_calls += 1
         if record.usage is not None:
             run.usage += record.usage
-        if record.escalate:
-            run.escalated[record.branch] = record.seq
         if run.ended is not None:
             return
+        if record.escalate:
+            run.escalated[record.branch] = record.seq
         calls = calls_of(record.parts)
         thread = run.thread(record.branch, record.author)
         thread.last, thread.transferred = record, None
@@ -249,10 +249,11 @@ class SessionState:
         call.phase = advance_call(call.phase, "settle")
         call.settled = record
         run = self.run(call.run_id)
-        if record.escalate:
-            run.escalated[call.branch] = record.seq
-        if run.ended is not None and not call.awaits_late_result:
-            self.calls.pop(record.call_id, None)
+        if run.ended is None:
+            if record.escalate:
+                run.escalated[call.branch] = record.seq
+        elif not call.awaits_late_result:
+            del self.calls[record.call_id]
 
     def _run_started(self, record: RunStarted) -> None:
         run = self.run(record.run_id)
