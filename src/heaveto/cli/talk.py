@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+from threading import Event
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -19,12 +20,15 @@ from heaveto.cli.exits import INTERRUPTED, WAITING, exit_code
 from heaveto.cli.log import as_line
 from heaveto.core.close import report_of
 from heaveto.events.contents import calls_of, text_of
-from heaveto.events.records import CallSettled, Delta, Message, Paused, Record, RunEnded, StopReport
+from heaveto.events.records import CallSettled, CancelRequested, Delta, Message, Paused, Record, RunEnded, StopReport
 from heaveto.runner.app import App
 from heaveto.runner.facade import Background
 from heaveto.runner.run import StreamItem
 from heaveto.runner.runner import Runner
 from heaveto.stores.sqlite import SqliteStore
+
+_HURRY_SECONDS = 0.5
+_LOOK_SECONDS = 0.05
 
 
 class Talk:
@@ -69,7 +73,7 @@ class Talk:
         code = INTERRUPTED
         with turn.interruptible():
             work = self._background.submit(turn.follow())
-            while (item := turn.items.get()) is not None:
+            for item in turn.arriving():
                 self._show(item)
                 if isinstance(item, RunEnded):
                     code = exit_code(item.outcome)
@@ -128,6 +132,7 @@ class _Turn:
         self._run_id = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Task[StopReport] | None = None
+        self._stop_is_durable = Event()
         self.interrupted = False
         self.items: SimpleQueue[StreamItem | None] = SimpleQueue()
 
@@ -141,6 +146,8 @@ class _Turn:
                 self._ask_to_stop()
             async with run.stream() as items:
                 async for item in items:
+                    if isinstance(item, CancelRequested):
+                        self._stop_is_durable.set()
                     self.items.put(item)
                     if isinstance(item, Paused):
                         break
@@ -148,6 +155,20 @@ class _Turn:
                 await self._stop
         finally:
             self.items.put(None)
+
+    def arriving(self) -> Iterator[StreamItem]:
+        """Yield the items as they come, waiting in short pieces.
+
+        A signal that comes just before a wait does not end it; its handler would have to wait for the next item.
+        """
+        while True:
+            try:
+                item = self.items.get(timeout=_LOOK_SECONDS)
+            except Empty:
+                continue
+            if item is None:
+                return
+            yield item
 
     @contextmanager
     def interruptible(self) -> Generator[None, None, None]:
@@ -159,14 +180,16 @@ class _Turn:
             signal.signal(signal.SIGINT, before)
 
     def _interrupt(self, _signal: int, _frame: FrameType | None) -> None:
-        # Unbuffered, because the main thread may be interrupted in the middle of a write.
-        if self.interrupted:
-            os.write(2, b"\nleaving; whoever next opens the store closes the run\n")
-            os._exit(INTERRUPTED)
-        self.interrupted = True
-        os.write(2, b"\nstopping... (Ctrl-C again to leave at once)\n")
+        """Take a Ctrl-C; another one may interrupt this very handler."""
+        again, self.interrupted = self.interrupted, True
         if self._loop is not None and self._run_id:
             self._loop.call_soon_threadsafe(self._ask_to_stop)
+        # Unbuffered writes, because the main thread may be interrupted in the middle of a buffered one.
+        if again:
+            self._stop_is_durable.wait(_HURRY_SECONDS)  # so that nobody takes the run for one that merely crashed
+            os.write(2, b"\nleaving; whoever next opens the store closes the run\n")
+            os._exit(INTERRUPTED)
+        os.write(2, b"\nstopping... (Ctrl-C again to leave at once)\n")
 
     def _ask_to_stop(self) -> None:
         if self._stop is None:
@@ -182,7 +205,7 @@ def _show_ending(ended: RunEnded) -> None:
         click.echo(click.style(f"failed: {ended.error.type}: {ended.error.message}", fg="red"), err=True)
         return
     report = report_of(ended)
-    _progress(f"stopped ({ended.cause}): {report_in_words(report)}")
+    _progress(f"run stopped ({ended.cause}): {report_in_words(report)}")
 
 
 def _progress(text: str) -> None:
