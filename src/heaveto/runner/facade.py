@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from heaveto.errors import ConfigError
 from heaveto.runner.run import RunStream, StreamItem
@@ -38,6 +39,10 @@ class Background:
         except KeyboardInterrupt:
             future.cancel()
             raise
+
+    def submit(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Begin a coroutine on the loop and return its future, for which any thread may wait."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def iterate(self, make_stream: Callable[[], RunStream]) -> Iterator[StreamItem]:
         """Yield a stream's items; the run is stopped, and its ending awaited, however the iteration is left."""
