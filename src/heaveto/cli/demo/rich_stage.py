@@ -12,15 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from heaveto.cli.demo.stage import Stage, Tally, Tone
-from heaveto.cli.describe import summary_of
-from heaveto.events.records import (
-    CallSettled,
-    CallStarted,
-    CancelRequested,
-    Message,
-    Record,
-    RunEnded,
-)
 
 _STYLES: dict[Tone, str] = {
     "plain": "", "strong": "bold", "quiet": "dim", "good": "green", "bad": "bold red", "warn": "yellow",
@@ -44,17 +35,6 @@ class RichStage(Stage):
             Panel(sentence, title=f"[bold]{number} · {title}[/]", title_align="left", border_style="cyan", box=ROUNDED)
         )
 
-    def records(self, records: Sequence[Record], caption: str) -> None:
-        self.end_text()
-        self._put(f"\n  {caption}\n", "quiet")
-        table = Table(box=None, show_header=False, padding=(0, 1))
-        table.add_column(justify="right", style="dim", min_width=5, no_wrap=True)
-        table.add_column(min_width=15, no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis")
-        for record in records:
-            table.add_row(str(record.seq), Text(type(record).__name__, _style(record)), Text(summary_of(record)))
-        self._console.print(table)
-
     def summary(self, tallies: Sequence[Tally], closing: str, *, kept: bool) -> None:
         table = Table(box=None, show_header=False, padding=(0, 1))
         for tally in tallies:
@@ -70,19 +50,3 @@ class RichStage(Stage):
 
     def _put(self, text: str, tone: Tone = "plain") -> None:
         self._console.print(Text(text, _STYLES[tone]), end="", soft_wrap=True)
-
-
-def _style(record: Record) -> str:
-    match record:
-        case CancelRequested():
-            return "yellow"
-        case Message(interrupted=cause) if cause is not None:
-            return "yellow"
-        case CallSettled(status=status):
-            return "green" if status == "succeeded" else "yellow"
-        case CallStarted():
-            return "cyan"
-        case RunEnded(outcome=outcome):
-            return {"completed": "green", "cancelled": "yellow", "failed": "red"}[outcome]
-        case _:
-            return ""

@@ -182,8 +182,8 @@ class Show:
         exchanges = self.emulator.exchanges[first:]
         broken = next((str(exchange.violation) for exchange in exchanges if exchange.violation is not None), "")
         paired = all(calls(entry.body) == [result.call_id for result in results(entry.body)] for entry in exchanges)
-        plural = "request was" if len(exchanges) == 1 else "requests were"
-        words = f"{len(exchanges)} {plural} accepted by the strict provider, each call with one result"
+        requests = "1 request" if len(exchanges) == 1 else f"{len(exchanges)} requests"
+        words = f"{requests} accepted by the strict provider, each call with one result"
         self.check("P1", broken or words, not broken and paired and bool(exchanges))
 
     def tallies(self) -> list[Tally]:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heaveto.cli.describe import one_line, shortened, summary_of
-from heaveto.events.records import Record
+from heaveto.events.records import CallSettled, CancelRequested, Message, Record, RunEnded
 
 Tone = Literal["plain", "strong", "quiet", "good", "bad", "warn"]
 _LABEL = 8
 _INDENT = " " * (_LABEL + 3)
+_CHECK = " " * 7
+_RECORD_HEAD = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,9 @@ class Stage:
         self.end_text()
         self._put(f"\n  {caption}\n", "quiet")
         for record in records:
-            line = f"  {record.seq:>4}  {type(record).__name__:<15} {summary_of(record)}"
-            self._put(shortened(line, self._width) + "\n")
+            self._put(f"  {record.seq:>4}  ", "quiet")
+            self._put(f"{type(record).__name__:<15} ", _tone(record))
+            self._put(shortened(summary_of(record), self._width - _RECORD_HEAD) + "\n")
 
     def gap(self) -> None:
         """Leave a line free."""
@@ -96,9 +99,12 @@ class Stage:
     def check(self, check: Check) -> None:
         """Show a promise that was put to the test."""
         self.end_text()
-        mark = "✓" if check.kept else "✗ BROKEN:"
+        mark = "✓" if check.kept else "✗"
         self._put(f"  {mark} {check.promise} ", "good" if check.kept else "bad")
-        self._put(shortened(check.words, self._width - 8) + "\n")
+        if not check.kept:
+            self._put("BROKEN\n" + _CHECK, "bad")
+        body = textwrap.fill(check.words, self._width - 1, initial_indent=_CHECK, subsequent_indent=_CHECK)
+        self._put(body[len(_CHECK) :] + "\n")
 
     def end_text(self) -> None:
         """End the paragraph of a streamed text."""
@@ -111,6 +117,18 @@ class Stage:
     def _put(self, text: str, tone: Tone = "plain") -> None:
         """Write text; a plain stage has no tones."""
         self._write(text)
+
+
+def _tone(record: Record) -> Tone:
+    match record:
+        case CancelRequested() | CallSettled(status="cancelled" | "not_started" | "unknown" | "denied"):
+            return "warn"
+        case RunEnded(outcome=outcome):
+            return "good" if outcome == "completed" else "warn"
+        case Message(interrupted=cause) if cause is not None:
+            return "warn"
+        case _:
+            return "plain"
 
 
 def _words(text: str) -> list[str]:
