@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -80,6 +81,19 @@ class Terminal:
     def end(self) -> int:
         """Wait for the process and return its exit code."""
         return self.process.wait(_PATIENCE_SECONDS)
+
+    def end_by(self, key: str) -> int:
+        """Press a key until the process ends, and return its exit code.
+
+        Python's own `input` misses a Ctrl-C that comes between its prompt and its first wait; a person presses again.
+        """
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < end:
+            with suppress(OSError):  # the other side is closed
+                self.type(key)
+            with suppress(subprocess.TimeoutExpired):
+                return self.process.wait(2.0)
+        raise AssertionError(f"it did not end; shown so far: {self.shown!r}")
 
     def __enter__(self) -> Self:
         return self

@@ -187,8 +187,7 @@ def test_the_prompt_can_be_left(place: Path, key: str, code: int) -> None:
     with Terminal("run", "desk.py:plain", cwd=place) as terminal:
         terminal.wait_for("(new)")
         terminal.wait_for("> ")
-        terminal.type(key)
-        assert terminal.end() == code
+        assert terminal.end_by(key) == code
     assert not list(place.glob("heaveto.db-owner-*"))
 
 
