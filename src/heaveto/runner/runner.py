@@ -402,6 +402,7 @@ class Runner:
         lanes = list(self._lanes.values())
         for lane in lanes:
             lane.closed = True
+            lane.log.notify()  # it may be waiting for a session that another worker holds
         live = [lane.live for lane in lanes if lane.live is not None]
         await asyncio.gather(*(run.request_stop("shutdown", "runner", "the runner is closing") for run in live))
         await asyncio.gather(*(lane.drained() for lane in lanes))
