@@ -299,11 +299,17 @@ class MemoryStore:
                 self._loop.call_soon(callback)
 
     def abandon(self) -> None:
-        """Act as if this instance's process was killed: its leases are dead at once, and it takes no more calls."""
+        """Act as if this instance's process was killed: its leases are dead at once, and it takes no more calls.
+
+        Those who wait for its sessions are told.
+        """
         self._closed = True
         self.data.alive.discard(self._owner)
         if self._announce in self.data.instances:
             self.data.instances.remove(self._announce)
+        for key, session in self.data.sessions.items():
+            if session.owner == self._owner:
+                self._changed(key)
 
     async def aclose(self) -> None:
         if self._closed:
