@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 
+from heaveto.events.codec import decode_value, encode_value
 from heaveto.events.contents import Json
 
 
@@ -34,7 +35,15 @@ class StateView(MutableMapping[str, Json]):
         raise KeyError(key)
 
     def __setitem__(self, key: str, value: Json) -> None:
-        (self._temp if key.startswith("temp:") else self._delta)[key] = value
+        """Set a value; what is recorded later is the value as it is now.
+
+        Raises:
+            NotSerializableError: the value is not JSON, and the key does not begin with ``temp:``.
+        """
+        if key.startswith("temp:"):
+            self._temp[key] = value
+        else:
+            self._delta[key] = decode_value(encode_value(value, f"state[{key!r}]"))
 
     def __delitem__(self, key: str) -> None:
         self[key]  # raises KeyError for what is not there

@@ -13,6 +13,7 @@ from heaveto.events.contents import FunctionCall, FunctionResponse, Json
 from heaveto.events.records import CallSettled, CallStatus, Cause, ErrorInfo, OutcomeKind
 
 CONTINUE = "Continue."
+WITHHELD = "[An answer was withheld by a guardrail.]"
 
 _BECAUSE: dict[Cause, str] = {
     "user": "the user stopped the run",

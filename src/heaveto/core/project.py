@@ -201,6 +201,8 @@ class View:
             return
         if record.author == "user":
             self._parts.extend((record.seq, part) for part in _said(record.parts))
+        elif record.interrupted == "guardrail":
+            self._note(record.seq, notes.WITHHELD)  # what a guardrail blocked is never told again (F155)
         elif record.author == self._agent and is_within(self._branch, record.branch):
             self._own_message(record)
         else:
@@ -277,7 +279,7 @@ class View:
             self._note(fact.seq, notes.late_note(call.wire_id, call.name, fact))
 
     def _forget_if_final(self, call: _Call) -> None:
-        if call.told is not None and call.is_final and self._known.get(call.call_id) is call:
+        if call.is_final and self._known.get(call.call_id) is call:
             del self._known[call.call_id]
 
     def _note(self, seq: int, text: str | None) -> None:

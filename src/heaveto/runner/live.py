@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from heaveto.agents.base import BaseAgent
 from heaveto.agents.context import AgentContext
@@ -28,6 +29,8 @@ from heaveto.runner.services import Services, logger
 from heaveto.runner.stops import ask_to_stop
 from heaveto.runner.tool_step import execute_calls
 from heaveto.stores.base import Lease
+
+_T = TypeVar("_T")
 
 
 class LiveRun:
@@ -127,6 +130,27 @@ class LiveRun:
     def state_view(self) -> StateView:
         state = self.log.state
         return StateView((state.state, state.shared), self._temp)
+
+    async def unless_stopped(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Do work that comes before the run's start. A stop does not wait for it, whatever it does about that.
+
+        Raises:
+            RunCancelled: the run was asked to stop.
+        """
+        task = asyncio.ensure_future(work)
+        self.services.background.add(task)
+        task.add_done_callback(self.services.background.discard)
+        task.add_done_callback(lambda _: self.wake.set())
+        unwatch = self.log.watch(self.look)
+        try:
+            while not task.done() and self.stop_asked is None:
+                self.wake.clear()
+                await self.wake.wait()
+        finally:
+            unwatch()
+            task.cancel()
+        self.check()
+        return task.result()
 
     # --- agents ---------------------------------------------------------------------------------------------------
 

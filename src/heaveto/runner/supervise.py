@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -68,7 +69,7 @@ async def _time_out(live: LiveRun, seconds: float, error: LimitExceededError | N
 
 async def _watch_over(live: LiveRun, work: asyncio.Task[None]) -> Ending:
     """Wait for the end of the work, or for a stop; return how the run ends, with nothing of it left to wait for."""
-    work.add_done_callback(lambda _: live.wake.set())
+    work.add_done_callback(partial(_work_is_over, live))
     while not work.done() and live.stop_asked is None:
         live.wake.clear()
         try:
@@ -88,6 +89,12 @@ async def _watch_over(live: LiveRun, work: asyncio.Task[None]) -> Ending:
         return Ending("cancelled", "budget", "runtime", str(failure))
     live.error = failure
     return _failed(failure)
+
+
+def _work_is_over(live: LiveRun, work: asyncio.Task[None]) -> None:
+    if not work.cancelled():
+        work.exception()  # looked at: nobody asks any more for the end of work that could not be stopped in time
+    live.wake.set()
 
 
 def _failure(work: asyncio.Task[None]) -> BaseException | None:
