@@ -17,6 +17,7 @@ from heaveto.core.fold import RunState
 from heaveto.errors import (
     LeaseHeldError,
     LogMovedError,
+    RunCancelled,
     RunnerClosedError,
     SessionBusyError,
     SessionExistsError,
@@ -35,9 +36,10 @@ from heaveto.events.records import (
     Trigger,
 )
 from heaveto.runner.config import RunConfig
-from heaveto.runner.hooks import RunEnd
+from heaveto.runner.hooks import RunEnd, call_back
 from heaveto.runner.live import LiveRun
 from heaveto.runner.log import SessionLog
+from heaveto.runner.run import carried_run
 from heaveto.runner.services import Services, logger
 from heaveto.runner.stops import ask_to_stop
 from heaveto.runner.supervise import carry
@@ -429,8 +431,12 @@ class Lane:
         # What was merged into a waiting run is its input too.
         content = Content(run.input.parts) if run.input.parts else ticket.content
         try:
-            for callback in self._services.app.hooks.at("on_user_message"):
-                content = await callback(self.key, content) or content
+            if self._services.app.hooks.at("on_user_message"):
+                content = await live.unless_stopped(self._heard(run.run_id, content))
+        except RunCancelled:
+            if run.cancel is None:
+                raise RunnerClosedError from None
+            return self._never_ran(run, ticket)
         except Exception as error:
             if run.status != "queued":
                 raise  # its sender is told
@@ -438,6 +444,12 @@ class Lane:
             ending = Ending("failed", error=ErrorInfo(type(error).__name__, str(error)))
             return close_run(run, ending, stamp=self._services.stamp)
         return self._started(ticket, content)
+
+    async def _heard(self, run_id: str, content: Content) -> Content:
+        carried_run.set(run_id)
+        for callback in self._services.app.hooks.at("on_user_message"):
+            content = await call_back(callback, self.key, content) or content
+        return content
 
     def _started(self, ticket: Ticket, content: Content) -> list[Record]:
         record_id, time = self._services.stamp()
@@ -511,7 +523,7 @@ class Lane:
         self._telling_end = True
         try:
             for callback in callbacks:
-                await self._services.bounded(callback(end), f"on_run_end hook of run {run.run_id}")
+                await self._services.bounded(call_back(callback, end), f"on_run_end hook of run {run.run_id}")
         finally:
             self._telling_end = False
 
