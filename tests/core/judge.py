@@ -106,15 +106,18 @@ def seen_calls(view: Viewpoint, records: Sequence[Record], *, own: bool) -> Iter
     for record in records:
         if not isinstance(record, Message) or record.author == "user" or not view.sees(record.branch):
             continue
+        if record.interrupted == "guardrail":
+            continue
         if view.is_own(record) is own:
             yield from (part for part in record.parts if isinstance(part, FunctionCall))
 
 
 def check_nothing_is_lost(view: Viewpoint, records: Sequence[Record], turns: Sequence[Turn]) -> None:
     """All that users said is in user turns, and each result is told exactly once (c)."""
-    said = "\n".join(all_text([turn]) for turn in turns if turn.role == "user")
+    said = all_text([turn for turn in turns if turn.role == "user"])
     for content in heard(view, records):
         assert not content.text.strip() or content.text in said, f"{content.text!r} is lost"
+        assert not re.fullmatch(r"user\d+;", content.text) or said.count(content.text) == 1
     everything = all_text(turns) + msgspec.json.encode([result[1] for result in results(turns)]).decode()
     calls = [*seen_calls(view, records, own=True), *seen_calls(view, records, own=False)]
     for record in records:
@@ -189,9 +192,23 @@ def check_endings_are_told(view: Viewpoint, records: Sequence[Record], turns: Se
     assert [causes_in(mark) for mark in marks] == [[record.interrupted] for record in cut]
 
 
+def check_withheld_answers_are_not_told(view: Viewpoint, records: Sequence[Record], turns: Sequence[Turn]) -> None:
+    """Nobody's model gets what a guardrail blocked, but is told that something was (F155)."""
+    withheld = [
+        record
+        for record in records
+        if isinstance(record, Message) and record.interrupted == "guardrail" and view.sees(record.branch)
+    ]
+    text = all_text(turns)
+    assert text.count("withheld by a guardrail") == len(withheld)
+    for record in withheld:
+        said = Content(record.parts).text.strip()
+        assert not said or said not in text
+
+
 def _is_sendable(message: Message) -> bool:
-    """Whether some provider gets a turn of it: in the grammatical logs, if it has text or calls."""
-    return any(
+    """Whether some provider gets a turn of it: in the grammatical logs, if it has text or calls, and may be told."""
+    return message.interrupted != "guardrail" and any(
         isinstance(part, FunctionCall) or (isinstance(part, Text) and part.text.strip()) for part in message.parts
     )
 

@@ -15,7 +15,7 @@ from tests.core.strategies import FAMILIES, searched, signed_thought
 from heaveto.core.close import Ending
 from heaveto.core.project import View, project
 from heaveto.core.request import ModelRequest, Profile
-from heaveto.events.contents import Content, FunctionCall, Opaque, Thought, calls_of
+from heaveto.events.contents import Content, FunctionCall, Opaque, ProviderCall, Thought, calls_of
 from heaveto.events.records import (
     CallSettled,
     CallStarted,
@@ -23,6 +23,7 @@ from heaveto.events.records import (
     Compacted,
     ErrorInfo,
     Message,
+    Rewound,
     RunEnded,
     RunStarted,
     WaitingCall,
@@ -47,7 +48,7 @@ def statuses(log: Log) -> list[str]:
 
 
 def test_a_process_that_dies_during_a_tool_leaves_an_unknown_outcome() -> None:
-    """F01: the started call is closed once, before the next user text, as unknown; nobody is said to have done it."""
+    """F01: the started call is closed once, before the next user text, as unknown; nobody is blamed for it."""
     log = asked("c1")
     log.start("r1", "c1")
     log.crash("r1")
@@ -181,9 +182,9 @@ def test_parallel_results_are_one_turn_in_call_order_and_pending_ones_hold_their
     log.pause("r1", WaitingCall("a", "long_running"))
     log.settle("r1", "b", response={"value": 2})
     log.run("r2", "how long?")
-    assert [(call_id, response.get("status")) for call_id, response, _ in results(log.told())] == [
-        ("a", "pending"),
-        ("b", None),
+    assert [(call_id, response.get("status"), is_error) for call_id, response, is_error in results(log.told())] == [
+        ("a", "pending", False),
+        ("b", None, False),
     ]
     assert log.state.calls["a"].settled is None
 
@@ -240,6 +241,15 @@ def test_a_summary_stands_first_also_before_an_answer_that_did_not_see_it() -> N
     log.add(Compacted, upto=2, summary=Content.of("Earlier: one."))
     told = log.told()
     assert [user_text(turn) for turn in told] == ["Earlier: one.\ntwo", "second", "three"]
+
+
+def test_a_summary_covers_nothing_that_came_after_it() -> None:
+    """F12: whatever number it names, and however often the view is built anew."""
+    log = asked("c1")
+    log.add(Compacted, upto=99, summary=Content.of("Earlier: c1."))
+    log.run("r2", "after it")
+    log.add(Rewound, to=log.last_seq)
+    assert all_text(log.told()) == "Earlier: c1.\nafter it"
 
 
 # --- arguments and ids --------------------------------------------------------------------------------------------
@@ -329,6 +339,16 @@ def test_our_own_ids_may_repeat_as_well() -> None:
     assert [response["value"] for _, response, _ in results(log.told())] == ["1", "2"]
 
 
+def test_a_call_that_is_sent_twice_in_one_answer_is_one_call() -> None:
+    """F19: a reconnect that repeats a call leads to one call and one result."""
+    log = Log()
+    log.run("r1", "q")
+    log.say("r1", call("c1"), call("c1"))
+    log.settle("r1", "c1")
+    told = log.told()
+    assert (results(told), len(told[1].parts)) == ([("c1", {}, False)], 1)
+
+
 def test_asking_again_and_again_adds_nothing() -> None:
     """F21: the projection keeps nothing of a call to it; after ten of them there are as many results as calls."""
     log = repeating()
@@ -347,6 +367,7 @@ def test_what_the_provider_executes_itself_is_not_repaired() -> None:
     log.say("r1", *searched("anthropic", "srvtoolu_2", answered=True), "Found.")
     told = log.told()
     assert results(told) == []
+    assert [part.id for turn in told for part in turn.parts if isinstance(part, ProviderCall)] == ["srvtoolu_2"]
     kinds = [block["type"] for m in anthropic.encode(ModelRequest(turns=told))["messages"] for block in m["content"]]
     assert kinds == ["text", "text", "text", "server_tool_use", "web_search_tool_result", "text", "text"]
 
@@ -385,7 +406,14 @@ def test_an_answer_with_nothing_to_send_vanishes() -> None:
     """F28: only thoughts, only blanks, only what another provider understands: no empty turn is sent, however often."""
     log = Log()
     log.run("r1", "x")
-    for parts in ((Thought(text="hm"),), ("",), (" \n",), (Opaque(provider="gemini", data={"a": 1}),), ()):
+    for parts in (
+        (Thought(text="hm"),),
+        (signed_thought("anthropic", "hm"),),
+        ("",),
+        (" \n",),
+        (Opaque(provider="gemini", data={"a": 1}),),
+        (),
+    ):
         log.say("r1", *parts)
     assert [(turn.role, user_text(turn)) for turn in log.told()] == [("user", "x")]
 
@@ -452,6 +480,17 @@ def test_a_stopped_task_has_a_boundary() -> None:
     log.run("r2", "what is 2+2?")
     last = user_text(log.told()[-1])
     assert last == "[The user stopped the task above. Do not go on with it unless asked to.]\nwhat is 2+2?"
+
+
+def test_a_boundary_is_drawn_once() -> None:
+    """P7: only the first ending of a run is told, and a further attempt does not repeat its input."""
+    log = Log()
+    log.run("r1", "task A")
+    log.run("r1", "task A", attempt=2, trigger="recovery")
+    log.cancel("r1")
+    log.cancel("r1", "deadline")
+    (first, second) = all_text(log.told()).splitlines()
+    assert (first, second.startswith("[The user stopped")) == ("task A", True)
 
 
 def test_a_completed_task_has_none() -> None:
@@ -557,6 +596,36 @@ def test_text_for_a_run_that_the_answer_did_not_see_is_told_behind_it() -> None:
     assert (shape(told), statuses(log)) == ("umtumu", ["unknown"])
     wait, news = user_text(told[-1]).splitlines()
     assert (wait, "late" in news) == ("wait", True)
+
+
+def test_news_are_told_in_the_order_of_their_arrival() -> None:
+    """P9: a result that came before a text is told before it, although both came behind the answer's request."""
+    log = asked("c1")
+    log.start("r1", "c1")
+    seen = log.last_seq
+    log.settle("r1", "c1", response={"value": "late"})
+    log.say("r1", "wait", author="user")
+    log.say("r1", "my answer", seen=seen)
+    news, wait = user_text(log.told()[-1]).splitlines()
+    assert ("late" in news, wait) == (True, "wait")
+
+
+def test_what_is_no_news_is_not_told_again() -> None:
+    """P2: a call that was told as unknown and is then settled as unknown gives the model nothing to react to."""
+    log = asked("c1")
+    log.start("r1", "c1")
+    log.say("r1", "hm")
+    before = list(log.told())
+    log.settle("r1", "c1", "unknown", cause="user")
+    assert list(log.told()) == before
+
+
+def test_what_an_agent_said_in_a_side_branch_is_quoted_when_it_takes_over() -> None:
+    """F27: those answers were bound to another history, so that they are not passed off as part of this one."""
+    log = Log()
+    log.run("r1", "q")
+    log.say("r1", signed_thought("anthropic", "hm"), "left", author="p1", branch="par.p1", provider="anthropic")
+    assert [(turn.role, user_text(turn)) for turn in log.told("p1")] == [("user", "q\n[p1 said:] left")]
 
 
 def test_a_pause_that_the_answer_did_not_see_does_not_change_what_it_saw() -> None:

@@ -227,6 +227,19 @@ def test_only_what_awaits_a_late_result_survives_the_run() -> None:
     assert log.state.calls == {}
 
 
+def test_a_late_result_replaces_only_an_unknown_outcome() -> None:
+    """Once it is known how a call ended, nothing changes that (F17)."""
+    log = Log()
+    log.run("r1", "hi")
+    log.say("r1", call("c1"))
+    log.settle("r1", "c1", "unknown", cause="user")
+    log.settle("r1", "c1")
+    assert log.state.calls["c1"].awaits_late_result
+    late = log.settle("r1", "c1", "failed", late=True)
+    log.settle("r1", "c1", late=True)
+    assert log.state.calls["c1"].settled == late
+
+
 def test_an_id_that_is_used_again_is_a_new_call() -> None:
     """Ids may repeat where others choose them: the newest call is the one that records are about (F20)."""
     log = Log()

@@ -14,6 +14,7 @@ from tests.core.judge import (
     check_calls_are_told_truly,
     check_endings_are_told,
     check_nothing_is_lost,
+    check_withheld_answers_are_not_told,
 )
 from tests.core.strategies import FAMILIES, grammatical_logs
 
@@ -65,6 +66,7 @@ def test_every_prefix_is_told_truly_and_completely(records: list[Record], profil
             check_nothing_is_lost(view, records[:cut], turns)
             check_calls_are_told_truly(view, records[:cut], turns)
             check_endings_are_told(view, records[:cut], turns)
+            check_withheld_answers_are_not_told(view, records[:cut], turns)
 
 
 @MANY
