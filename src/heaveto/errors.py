@@ -5,6 +5,7 @@
     │   ├── EmptyMessageError
     │   ├── CallInMessageError
     │   ├── IdempotencyConflictError
+    │   ├── RunIdTakenError
     │   └── NotSerializableError
     ├── ConfigError             the program is put together wrongly
     │   ├── DuplicateNameError
@@ -110,6 +111,17 @@ class IdempotencyConflictError(InputError):
             f"idempotency key {idempotency_key!r} belongs to run {run_id}, which got another message; use a new key"
         )
         self.idempotency_key, self.run_id = idempotency_key, run_id
+
+
+class RunIdTakenError(InputError):
+    """The run id that was chosen for a new run is that of another one. Choose a new id, or attach to that run.
+
+    To make a start repeatable, use an idempotency key.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run id {run_id!r} is taken; choose another one, or use attach to follow that run")
+        self.run_id = run_id
 
 
 # --- configuration ------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 from tests.crash.workers import HERE, Yard
 
-from heaveto.errors import SessionBusyError, UnknownRunError
+from heaveto.errors import RunIdTakenError, SessionBusyError, UnknownRunError
 from heaveto.events.records import RunEnded
 from heaveto.testing import gate, say
 from heaveto.testing.promises import check_promises, lost_messages
@@ -206,4 +206,37 @@ async def test_a_callback_that_refuses_a_waiting_message_does_not_block_the_lane
     door.open()
     assert (await asyncio.wait_for(third.wait(), 2)).outcome == "completed"
     assert (await asyncio.wait_for(second.wait(), 2)).outcome == "failed"
+    await yard.close()
+
+
+@media
+async def test_a_run_id_is_used_once(medium: Medium, tmp_path: Path) -> None:
+    """A second start under the id of another run is refused, while that runs and after it; nothing is written."""
+    yard = Yard(medium, tmp_path)
+    door = gate()
+    worker, other = yard.worker((door, say("one"))), yard.worker()
+    first = await worker.start("one", run_id="mine")
+    await door.reached()
+    for place in (worker, other):
+        with pytest.raises(RunIdTakenError):
+            await place.start("two", run_id="mine")
+    door.open()
+    assert (await first.wait()).outcome == "completed"
+    await worker.idle()
+    before = await worker.log()
+    with pytest.raises(RunIdTakenError):
+        await worker.start("two", run_id="mine")
+    assert await worker.log() == before
+    await yard.close()
+
+
+async def test_a_run_id_is_used_once_also_at_the_same_moment(tmp_path: Path) -> None:
+    """Of two starts at once under one id, one is refused, and its message does not vanish into the other's run."""
+    yard = Yard("memory", tmp_path)
+    worker = yard.worker()
+    results = await asyncio.gather(
+        worker.start("one", run_id="mine"), worker.start("two", run_id="mine"), return_exceptions=True
+    )
+    assert isinstance(results[1], RunIdTakenError)
+    assert await worker.inputs() == ["one"]
     await yard.close()

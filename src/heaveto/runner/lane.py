@@ -18,6 +18,7 @@ from heaveto.errors import (
     LeaseHeldError,
     LogMovedError,
     RunCancelled,
+    RunIdTakenError,
     RunnerClosedError,
     SessionBusyError,
     SessionExistsError,
@@ -156,11 +157,14 @@ class Lane:
         Raises:
             SessionBusyError: it is busy, and the policy is ``reject``.
             GuardTakenError: the ticket's idempotency key was used before.
+            RunIdTakenError: its run id was used before, except by a stop that came too early.
             UnknownSessionError, StoreError
         """
         async with self._door:
             while self._entering is not None:
                 await asyncio.wait({self._entering.admitted})
+            if self._is_taken(ticket.run_id):
+                raise RunIdTakenError(ticket.run_id)
             if self._is_free:
                 self._entering = ticket
                 self.kick()
@@ -168,6 +172,14 @@ class Lane:
             else:
                 self._services.spawn(self._stand_in_line(ticket), f"message {ticket.run_id} to {self.key}")
         await asyncio.shield(ticket.admitted)
+
+    def _is_taken(self, run_id: str) -> bool:
+        """Whether a run of this id runs, waits or has ended. A stop that came before its run takes nothing."""
+        state = self.log.state
+        run = state.runs.get(run_id)
+        if run_id in self._tickets or run_id in state.queue:
+            return True
+        return run is not None and (run.started_seq > 0 or run.ended is not None)
 
     def ticket_of(self, run_id: str) -> Ticket | None:
         """Return the ticket of a run that this process carries, or that waits here."""

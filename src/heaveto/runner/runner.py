@@ -24,6 +24,7 @@ from heaveto.errors import (
     GuardTakenError,
     IdempotencyConflictError,
     InputError,
+    RunIdTakenError,
     RunnerClosedError,
     SessionBusyError,
     SessionExistsError,
@@ -172,6 +173,7 @@ class Runner:
         Raises:
             EmptyMessageError, CallInMessageError, NotSerializableError: the message is not acceptable.
             IdempotencyConflictError: the key was used with another message.
+            RunIdTakenError: another run has the id.
             SessionBusyError: the session is busy and the policy is ``reject``.
             UnknownSessionError: there is no such session, and the runner does not create any.
             RunnerClosedError, StoreError
@@ -187,10 +189,12 @@ class Runner:
         )  # fmt: skip
         if (same := await self._find_same(lane, ticket)) is not None:
             return same
+        if run_id is not None and await self.store.find_run(run_id) is not None:
+            raise RunIdTakenError(run_id)
         position = lane.log.state.last_seq
         try:
             await lane.admit(ticket)
-        except (GuardTakenError, SessionBusyError):
+        except (GuardTakenError, RunIdTakenError, SessionBusyError):
             if (same := await self._find_same(lane, ticket)) is not None:
                 return same
             raise
