@@ -174,9 +174,17 @@ class Ends(Plugin):
 
     def __init__(self) -> None:
         self.ends: list[RunEnd] = []
+        self._more = asyncio.Event()
 
     async def on_run_end(self, end: RunEnd) -> None:
         self.ends.append(end)
+        self._more.set()
+
+    async def come(self, count: int) -> None:
+        """Wait for so many ends."""
+        while len(self.ends) < count:
+            self._more.clear()
+            await self._more.wait()
 
     @property
     def outcomes(self) -> list[tuple[str, str | None]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.runner.desk import QUICK, SESSION, USER, Desk, Ends, Held, kinds
+from tests.runner.desk import QUICK, SESSION, USER, Desk, Ends, Held
 
 from heaveto import Content, Plugin, RunConfig, ToolFatalError
 from heaveto.events.records import Record, RunEnded
@@ -181,8 +181,7 @@ async def test_every_end_is_told_once(desk: MakeDesk, store: Store) -> None:
     await anext(stream)
     await stream.aclose()
     await at.ask("go", RunConfig(deadline=1.0, cancel_grace_seconds=0.02))
-    while len(ends.ends) < 5:
-        await asyncio.sleep(0)
+    await ends.come(5)
     assert ends.outcomes == [
         ("completed", None), ("failed", None), ("cancelled", "user"), ("cancelled", "disconnect"),
         ("cancelled", "deadline"),
@@ -202,8 +201,7 @@ async def test_an_end_hook_that_raises_changes_nothing(desk: MakeDesk, error: Ba
     at = desk(say("a"), say("b"), plugins=[Broken(), ends])
     assert (await at.ask()).outcome == "completed"
     assert (await at.ask()).outcome == "completed"
-    while len(ends.ends) < 2:
-        await asyncio.sleep(0)
+    await ends.come(2)
 
 
 async def test_an_end_hook_that_never_returns_is_left_behind(desk: MakeDesk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,10 +230,13 @@ async def test_an_end_hook_that_never_returns_is_left_behind(desk: MakeDesk, mon
 class Observer(Plugin):
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.ended = asyncio.Event()
 
     async def on_event(self, record: Record) -> None:
-        self.records.append(record)
         await asyncio.sleep(0)
+        self.records.append(record)
+        if isinstance(record, RunEnded):
+            self.ended.set()
 
 
 async def test_observers_hear_every_record_in_order(desk: MakeDesk, store: Store) -> None:
@@ -249,8 +250,7 @@ async def test_observers_hear_every_record_in_order(desk: MakeDesk, store: Store
         tools=[tool.tool(f"t{i}") for i, tool in enumerate(tools)],
     )  # fmt: skip
     await at.ask()
-    while kinds(observer.records)[-1:] != ["RunEnded"]:
-        await asyncio.sleep(0)
+    await observer.ended.wait()
     assert observer.records == await at.log()
 
 
@@ -264,8 +264,7 @@ async def test_an_observer_that_raises_changes_nothing(desk: MakeDesk) -> None:
     ends = Ends()
     at = desk(say("ok"), plugins=[Broken(), ends])
     assert (await at.ask()).outcome == "completed"
-    while not ends.ends:
-        await asyncio.sleep(0)
+    await ends.come(1)
 
 
 async def test_an_observer_that_hangs_holds_up_no_stop(desk: MakeDesk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,8 +309,7 @@ async def test_completed_steps_are_in_the_books_of_a_stopped_run(desk: MakeDesk,
     await run.cancel()
     ended = next(record for record in await at.log() if isinstance(record, RunEnded))
     assert (ended.usage.input_tokens, ended.usage.output_tokens, ended.usage.estimated) == (100, 20, False)
-    while not ends.ends:
-        await asyncio.sleep(0)
+    await ends.come(1)
     assert ends.ends[0].usage == ended.usage
 
 

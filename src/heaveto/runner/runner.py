@@ -31,6 +31,7 @@ from heaveto.errors import (
     UnknownRunError,
     UnknownSessionError,
 )
+from heaveto.events.codec import decode_value, encode_value
 from heaveto.events.contents import Content, FunctionCall, FunctionResponse, Json, Part, Text
 from heaveto.events.records import Cause, Queued, Record, SessionKey, StopReport
 from heaveto.ids import IdSource, SystemIds
@@ -181,7 +182,7 @@ class Runner:
         if self._closed:
             raise RunnerClosedError
         content = _check_message(new_message)
-        delta = dict(state_delta or {})
+        delta = {key: _as_recorded(key, value) for key, value in (state_delta or {}).items()}
         lane = self._lane(self._key(user_id, session_id))
         ticket = Ticket(
             run_id or self._services.ids.record_id(), content, run_config or RunConfig(),
@@ -499,6 +500,11 @@ def _check_message(message: str | Content | Part) -> Content:
     if not any(not isinstance(part, Text) or part.text.strip() for part in content.parts):
         raise EmptyMessageError
     return content
+
+
+def _as_recorded(key: str, value: Json) -> Json:
+    """Return a state value as the log will hold it; `NotSerializableError` if it cannot."""
+    return value if key.startswith("temp:") else decode_value(encode_value(value, f"state_delta[{key!r}]"))
 
 
 def _fingerprint(content: Content) -> str:
