@@ -304,7 +304,7 @@ class Lane:
 
     async def _pump_runs(self) -> None:
         try:
-            while not self.closed and (self._entering or self.log.state.queue or self._reap):
+            while not self._must_end() and (self._entering or self.log.state.queue or self._reap):
                 await self._take_turn()
         except Exception as error:  # noqa: BLE001 - handed to those who wait
             self._refuse_all(error)
@@ -313,9 +313,14 @@ class Lane:
             raise
         finally:
             self._pump = None
-            if self.closed:
+            if self._must_end():
                 self._refuse_all(RunnerClosedError())
             self.log.notify()
+
+    def _must_end(self) -> bool:
+        """Whether the runner closes, or the event loop: the run before may have used up the pump's cancellation."""
+        task = asyncio.current_task()
+        return self.closed or (task is not None and task.cancelling() > 0)
 
     def _refuse_all(self, error: BaseException) -> None:
         for ticket in (self._entering, *self._tickets.values()):

@@ -121,7 +121,8 @@ def _call(what: str, call_id: str, records: Sequence[Record], executions: int | 
         yield f"{what} has {len(first)} settlements, and {len(settled) - len(first)} late ones"
         return
     status = first[0].status
-    if status == "not_started" and started:
+    # The process that recorded a start may know that it never came to it; who finds a dead process's start may not.
+    if status == "not_started" and started and (executions or first[0].cause == "crash"):
         yield f"{what} was started and is said not to be"
     if status in ("cancelled", "unknown") and not started:
         yield f"{what} was never started and is said to be {status}"
