@@ -19,7 +19,7 @@ MakeDesk = Callable[..., Desk]
 
 
 def test_a_loop_that_shuts_down_closes_its_runs_truly() -> None:
-    """asyncio.run ends while a tool works: cause shutdown, the call cancelled and not failed, what waits stays (F164)."""
+    """asyncio.run ends while a tool works: cause shutdown, the call cancelled, what waits stays queued (F164)."""
     data, ran = MemoryData(), []
 
     async def main() -> None:
