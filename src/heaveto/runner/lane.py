@@ -245,6 +245,11 @@ class Lane:
         except Exception as error:  # noqa: BLE001 - handed to the one who waits
             self._refuse(ticket, error)
 
+    def _may_yet_start(self, ticket: Ticket) -> bool:
+        """Whether a message that does not want to wait for a run has none before it: the holder just begins or ends."""
+        state = self.log.state
+        return ticket.config.busy_policy == "reject" and state.current is None and not state.queue
+
     async def _enqueue(self, ticket: Ticket) -> None:
         self._tickets[ticket.run_id] = ticket
         try:
@@ -375,7 +380,7 @@ class Lane:
             unwatch = self.log.watch(changed.set)
             try:
                 await self.log.refresh()
-                if self._entering is not None:
+                if self._entering is not None and not self._may_yet_start(self._entering):
                     await self._stand_in_line(self._entering)
                 await _wait(changed, _RETRY_CLAIM_SECONDS)
             finally:
