@@ -38,11 +38,10 @@ from heaveto.events.records import (
 )
 from heaveto.runner.config import RunConfig
 from heaveto.runner.hooks import RunEnd, call_back
-from heaveto.runner.live import LiveRun
+from heaveto.runner.host import AgentHost
 from heaveto.runner.log import SessionLog
-from heaveto.runner.run import carried_run
 from heaveto.runner.services import Services, logger
-from heaveto.runner.stops import ask_to_stop
+from heaveto.runner.stops import ask_to_stop, carried_run
 from heaveto.runner.supervise import carry
 from heaveto.stores.base import Guard, Lease
 
@@ -103,7 +102,7 @@ class Lane:
     def __init__(self, services: Services, key: SessionKey, *, create_session: bool) -> None:
         self._services, self._create_session = services, create_session
         self.log = SessionLog(services.store, key)
-        self.live: LiveRun | None = None
+        self.live: AgentHost | None = None
         self.closed = False
         self._door = asyncio.Lock()
         self._entering: Ticket | None = None
@@ -419,7 +418,7 @@ class Lane:
 
     async def _run(self, lease: Lease, ticket: Ticket) -> str:
         await self._await_stragglers(ticket.config.straggler_wait_seconds)
-        live = LiveRun(self._services, self.log, lease, ticket.run_id, ticket.config)
+        live = AgentHost(self._services, self.log, lease, ticket.run_id, ticket.config)
         self.live, self._carried = live, ticket
         try:
             has_work = await self._begin(live, ticket)
@@ -433,7 +432,7 @@ class Lane:
             self._keep_stragglers(live)
         return ticket.run_id
 
-    async def _begin(self, live: LiveRun, ticket: Ticket) -> bool:
+    async def _begin(self, live: AgentHost, ticket: Ticket) -> bool:
         """Record the start; or, where it will not run, the end. Return whether there is work to do."""
         while live.run.ended is None:
             last_seq, waits = self.log.state.last_seq, ticket.run_id in self.log.state.queue
@@ -446,7 +445,7 @@ class Lane:
                 await self.log.refresh()
         return live.run.ended is None
 
-    async def _opening(self, live: LiveRun, ticket: Ticket) -> list[Record]:
+    async def _opening(self, live: AgentHost, ticket: Ticket) -> list[Record]:
         run = live.run
         if run.cancel is not None:
             return self._never_ran(run, ticket)
@@ -551,7 +550,7 @@ class Lane:
 
     # --- stragglers -----------------------------------------------------------------------------------------------
 
-    def _keep_stragglers(self, live: LiveRun) -> None:
+    def _keep_stragglers(self, live: AgentHost) -> None:
         for task in live.stragglers:
             self._stragglers.add(task)
             self._services.background.add(task)

@@ -1,36 +1,52 @@
-"""A run while this process carries it: what agents ask for, performed.
+"""A run while this process carries it: its stops, its way to the log, its drafts, its operations.
 
-`LiveRun` implements `heaveto.agents.context.RunHost`. Its supervisor stands in `supervise`.
+What agents ask of it stands in `host`, its supervisor in `supervise`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
 
-from heaveto.agents.base import BaseAgent
-from heaveto.agents.context import AgentContext
-from heaveto.agents.llm import LlmAgent
 from heaveto.agents.state import StateView
-from heaveto.core.fold import RunState, SessionState, is_within
+from heaveto.core.close import Work
+from heaveto.core.fold import RunState, SessionState
 from heaveto.errors import RunCancelled, StoreError
-from heaveto.events.contents import Content, FunctionCall, Json, text_of
-from heaveto.events.records import CancelRequested, Cause, Message, Record, SessionKey
+from heaveto.events.contents import Json
+from heaveto.events.records import CancelRequested, Cause, Record, SessionKey
 from heaveto.runner.config import RunConfig
 from heaveto.runner.draft import SAVE_AFTER_CHARACTERS, SAVE_AFTER_SECONDS, LiveDraft
-from heaveto.runner.hooks import as_content
 from heaveto.runner.journal import Journal
 from heaveto.runner.log import SessionLog
-from heaveto.runner.model_step import ask_model
-from heaveto.runner.operation import ToolOperation
-from heaveto.runner.run import carried_run
 from heaveto.runner.services import Services, logger
 from heaveto.runner.stops import ask_to_stop
-from heaveto.runner.tool_step import execute_calls
 from heaveto.stores.base import Lease
 
 _T = TypeVar("_T")
+
+
+class Stoppable(Protocol):
+    """A started operation, as a stop sees it."""
+
+    @property
+    def task(self) -> asyncio.Task[None] | None:
+        """Its work, once it has begun."""
+        ...
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a stop waits for it."""
+        ...
+
+    @property
+    def work(self) -> Work | None:
+        """What became of it; None if nobody knows."""
+        ...
+
+    def ask_to_stop(self, cause: Cause) -> None:
+        """Tell it, and interrupt it if that is its way."""
+        ...
 
 
 class LiveRun:
@@ -49,7 +65,7 @@ class LiveRun:
         self.services, self.log, self.lease, self.config, self.run_id = services, log, lease, config, run_id
         self.journal = Journal(log, lease, run_id, services.app.hooks, self.check)
         self.drafts: dict[str, LiveDraft] = {}
-        self.operations: dict[str, ToolOperation] = {}
+        self.operations: dict[str, Stoppable] = {}
         self.model_calls = 0
         self._recorded_before = self.run.llm_calls
         self.error: BaseException | None = None
@@ -152,71 +168,7 @@ class LiveRun:
         self.check()
         return task.result()
 
-    # --- agents ---------------------------------------------------------------------------------------------------
-
-    async def work(self, agent: BaseAgent) -> None:
-        """Do the run's work: plugins around the run, and the agent that takes the input."""
-        carried_run.set(self.run_id)
-        hooks = self.services.app.hooks
-        ctx = AgentContext(self, agent, "")
-        said = None
-        if hooks.at("before_run"):
-            said = await hooks.first("before_run", (), ctx)
-            self.check()
-        if said is None:
-            await self.enter(agent, "", None)
-        else:
-            await ctx.say(*as_content(said).parts)
-        if hooks.at("after_run"):
-            await self.flush()
-            await hooks.first("after_run", (), ctx)
-        ctx.stage()
-
-    async def enter(self, agent: BaseAgent, branch: str, parent: AgentContext | None) -> None:
-        self.check()
-        ctx = AgentContext(self, agent, branch)
-        hooks = self.services.app.hooks
-        if not (agent.before_agent_callbacks or hooks.at("before_agent")) or not await self._say_first(
-            ctx, "before_agent", agent.before_agent_callbacks
-        ):
-            await self.flush()  # an agent sees what those before it have set
-            await agent.run(ctx)
-            if agent.after_agent_callbacks or hooks.at("after_agent"):
-                await self._say_first(ctx, "after_agent", agent.after_agent_callbacks)
-        ctx.end()
-
-    async def _say_first(self, ctx: AgentContext, point: object, own: Sequence[object]) -> bool:
-        await self.flush()
-        said: Content | str | None = await self.services.app.hooks.first(point, own, ctx)  # type: ignore[arg-type]
-        self.check()
-        ctx.stage()
-        if said is not None:
-            await ctx.say(*as_content(said).parts)
-        return said is not None
-
-    async def call_model(self, agent: LlmAgent, ctx: AgentContext) -> Message:
-        return await ask_model(self, agent, ctx)
-
-    async def run_calls(self, agent: LlmAgent, ctx: AgentContext, calls: Sequence[FunctionCall]) -> None:
-        await execute_calls(self, agent, ctx, calls)
-
-    async def run_task(self, agent: BaseAgent, branch: str, task: str) -> str:
-        """Run an agent in an isolated branch with a task of its own; return the last text that was said there."""
-        record_id, time = self.stamp()
-        self.stage(
-            Message(
-                id=record_id, time=time, run_id=self.run_id, author="user", branch=branch,
-                parts=Content.of(task).parts,
-            )
-        )  # fmt: skip
-        await self.flush()
-        since = self.session.last_seq
-        await self.enter(agent, branch, None)
-        await self.flush()
-        for record in reversed(self.session.records[since:]):
-            if isinstance(record, Message) and is_within(record.branch, branch) and text_of(record.parts):
-                return text_of(record.parts)
-        return ""
+    # --- work ----------------------------------------------------------------------------------------------------
 
     @property
     def stragglers(self) -> list[asyncio.Task[None]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
@@ -15,9 +15,7 @@ from heaveto.events.contents import Content
 from heaveto.events.records import Message
 from heaveto.models.base import Chunk
 from heaveto.runner.draft import LiveDraft
-
-if TYPE_CHECKING:
-    from heaveto.runner.live import LiveRun
+from heaveto.runner.live import LiveRun
 
 _MAX_BACKOFF_SECONDS = 60.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from heaveto.agents.base import BaseAgent
 from heaveto.agents.context import AgentContext
@@ -14,13 +14,11 @@ from heaveto.errors import GuardTakenError, NotSerializableError, RunCancelled, 
 from heaveto.events.contents import FunctionCall, Json
 from heaveto.events.records import CallProgress, CallSettled, CallStarted, CallStatus, Cause, Record, StateChanged
 from heaveto.runner.blocking import run_in_thread
+from heaveto.runner.live import LiveRun
 from heaveto.runner.services import logger
 from heaveto.stores.base import Guard
 from heaveto.tools.base import Tool, ToolContext
 from heaveto.tools.response import to_response
-
-if TYPE_CHECKING:
-    from heaveto.runner.live import LiveRun
 
 
 class ToolOperation:
@@ -255,4 +253,4 @@ class ToolOperation:
         await self.live.request_stop("user", by, reason)
 
     async def run_agent(self, agent: BaseAgent, task: str) -> str:
-        return await self.live.run_task(agent, f"{self.agent_ctx.branch}@{self.call.call_id}", task)
+        return await self.agent_ctx.host.run_task(agent, f"{self.agent_ctx.branch}@{self.call.call_id}", task)

@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heaveto.core.close import report_of
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
 
 StreamItem: TypeAlias = Record | Delta
 Canceller: TypeAlias = Callable[[str, SessionKey, Cause, str, str], Coroutine[Any, Any, StopReport]]
-
-carried_run: ContextVar[str] = ContextVar("heaveto_carried_run", default="")
-"""The run that the current task or thread works for; so that a stop from inside does not wait for itself (F59)."""
 
 
 class Run:

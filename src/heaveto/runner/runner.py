@@ -41,9 +41,9 @@ from heaveto.runner.config import RunConfig
 from heaveto.runner.facade import Background
 from heaveto.runner.hooks import Plugin
 from heaveto.runner.lane import Lane, Ticket, guard_name
-from heaveto.runner.run import Run, RunStream, StreamItem, carried_run
+from heaveto.runner.run import Run, RunStream, StreamItem
 from heaveto.runner.services import Services, logger
-from heaveto.runner.stops import ask_to_stop
+from heaveto.runner.stops import ask_to_stop, carried_run
 from heaveto.stores.base import SessionInfo, Store, Tombstone
 from heaveto.stores.memory import MemoryStore
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
 from heaveto.errors import GuardTakenError, LogMovedError
 from heaveto.events.records import CancelRequested, Cause
 from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services
 from heaveto.stores.base import Guard
+
+carried_run: ContextVar[str] = ContextVar("heaveto_carried_run", default="")
+"""The run that the current task or thread works for; so that a stop from inside does not wait for itself (F59)."""
 
 
 async def ask_to_stop(

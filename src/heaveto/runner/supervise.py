@@ -18,12 +18,13 @@ from heaveto.core.limits import seconds_left
 from heaveto.errors import HeavetoError, LimitExceededError, LogMovedError
 from heaveto.events.contents import calls_of
 from heaveto.events.records import Cause, ErrorInfo, Message, Operation, Record, RunEnded
+from heaveto.runner.host import AgentHost
 from heaveto.runner.live import LiveRun
 
 _FIRST_NUDGE_SECONDS = 0.1
 
 
-async def carry(live: LiveRun, agent: BaseAgent) -> RunEnded:
+async def carry(live: AgentHost, agent: BaseAgent) -> RunEnded:
     """Run an agent to the run's one ending and return it. The run's start is in the log already.
 
     Cancelling this (the event loop is shutting down) stops the run with cause ``shutdown``, and closes it first.

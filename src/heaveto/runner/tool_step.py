@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
 from heaveto.errors import ToolArgumentsError
 from heaveto.events.contents import FunctionCall, Json
 from heaveto.events.records import CallSettled, CallStatus, Record
+from heaveto.runner.live import LiveRun
 from heaveto.runner.operation import ToolOperation
 from heaveto.tools.response import to_response
-
-if TYPE_CHECKING:
-    from heaveto.runner.live import LiveRun
 
 
 async def execute_calls(live: LiveRun, agent: LlmAgent, ctx: AgentContext, calls: Sequence[FunctionCall]) -> None:

@@ -1,0 +1,89 @@
+"""What agents ask of the run that they work for, performed (`heaveto.agents.context.RunHost`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from heaveto.agents.base import AgentCallback, BaseAgent
+from heaveto.agents.context import AgentContext
+from heaveto.agents.llm import LlmAgent
+from heaveto.core.fold import is_within
+from heaveto.events.contents import Content, FunctionCall, text_of
+from heaveto.events.records import Message
+from heaveto.runner.hooks import as_content
+from heaveto.runner.live import LiveRun
+from heaveto.runner.model_step import ask_model
+from heaveto.runner.stops import carried_run
+from heaveto.runner.tool_step import execute_calls
+
+
+class AgentHost(LiveRun):
+    """A live run, with the agents' work in it."""
+
+    async def work(self, agent: BaseAgent) -> None:
+        """Do the run's work: plugins around the run, and the agent that takes the input."""
+        carried_run.set(self.run_id)
+        hooks = self.services.app.hooks
+        ctx = AgentContext(self, agent, "")
+        said = None
+        if hooks.at("before_run"):
+            said = await hooks.first("before_run", (), ctx)
+            self.check()
+        if said is None:
+            await self.enter(agent, "", None)
+        else:
+            await ctx.say(*as_content(said).parts)
+        if hooks.at("after_run"):
+            await self.flush()
+            await hooks.first("after_run", (), ctx)
+        ctx.stage()
+
+    async def enter(self, agent: BaseAgent, branch: str, parent: AgentContext | None) -> None:
+        self.check()
+        ctx = AgentContext(self, agent, branch)
+        hooks = self.services.app.hooks
+        if not (agent.before_agent_callbacks or hooks.at("before_agent")) or not await self._say_first(
+            ctx, "before_agent", agent.before_agent_callbacks
+        ):
+            await self.flush()  # an agent sees what those before it have set
+            await agent.run(ctx)
+            if agent.after_agent_callbacks or hooks.at("after_agent"):
+                await self._say_first(ctx, "after_agent", agent.after_agent_callbacks)
+        ctx.end()
+
+    async def _say_first(
+        self, ctx: AgentContext, point: Literal["before_agent", "after_agent"], own: Sequence[AgentCallback]
+    ) -> bool:
+        """Ask the callbacks at a point; let the agent say what one of them returns. Return whether one did."""
+        await self.flush()
+        said: Content | str | None = await self.services.app.hooks.first(point, own, ctx)
+        self.check()
+        ctx.stage()
+        if said is not None:
+            await ctx.say(*as_content(said).parts)
+        return said is not None
+
+    async def call_model(self, agent: LlmAgent, ctx: AgentContext) -> Message:
+        return await ask_model(self, agent, ctx)
+
+    async def run_calls(self, agent: LlmAgent, ctx: AgentContext, calls: Sequence[FunctionCall]) -> None:
+        await execute_calls(self, agent, ctx, calls)
+
+    async def run_task(self, agent: BaseAgent, branch: str, task: str) -> str:
+        """Run an agent in an isolated branch with a task of its own; return the last text that was said there."""
+        record_id, time = self.stamp()
+        self.stage(
+            Message(
+                id=record_id, time=time, run_id=self.run_id, author="user", branch=branch,
+                parts=Content.of(task).parts,
+            )
+        )  # fmt: skip
+        await self.flush()
+        since = self.session.last_seq
+        await self.enter(agent, branch, None)
+        await self.flush()
+        for record in reversed(self.session.records[since:]):
+            if isinstance(record, Message) and is_within(record.branch, branch) and text_of(record.parts):
+                return text_of(record.parts)
+        return ""
