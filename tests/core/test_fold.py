@@ -163,10 +163,10 @@ def test_the_queue_is_in_order_of_arrival_and_merges() -> None:
     """First come, first served; a second message for a waiting run adds to it and keeps its place."""
     log = Log()
     for run_id, said in (("r1", "a"), ("r2", "b"), ("r1", "c")):
-        log.add(Queued, run_id=run_id, input=Content.of(said), limits=Limits(llm_calls=7))
+        log.add(Queued, run_id=run_id, input=Content.of(said), state_delta={said: 1})
     assert list(log.state.queue) == ["r1", "r2"]
     assert log.state.run("r1").input.text == "ac"
-    assert log.state.run("r1").limits.llm_calls == 7
+    assert log.state.run("r1").state_delta == {"a": 1, "c": 1}
     log.run("r1", "ac")
     log.add(Queued, run_id="r1", input=Content.of("too late"))
     assert (list(log.state.queue), log.state.run("r1").input.text) == (["r2"], "ac")

@@ -101,7 +101,8 @@ SAMPLES: tuple[Record, ...] = (
         **BASE,
         input=Content.of("hello"),
         owner="host:1",
-        limits=Limits(llm_calls=3, on_limit="stop"),
+        settings={"max_llm_calls": 3, "on_limit": "stop"},
+        state_delta={"lang": "en"},
     ),
     CancelRequested(**BASE, cause="user", by="ann", reason="enough"),
     RunStarted(

@@ -93,6 +93,7 @@ class RunState:
     trigger: Trigger = "message"
     attempt: int = 0
     agent: str = ""
+    state_delta: dict[str, Json] = field(default_factory=dict[str, Json])
     started_seq: int = 0
     started_time: float = 0.0
     cancel: CancelRequested | None = None
@@ -308,8 +309,8 @@ class SessionState:
         if run.started_seq or run.is_terminal:
             return
         run.status = advance_run(run.status, "queue")
-        run.limits = record.limits
         run.input = Content(run.input.parts + record.input.parts)
+        run.state_delta = {**run.state_delta, **record.state_delta}
         self.queue.setdefault(record.run_id, record)
 
     def _cancel_requested(self, record: CancelRequested) -> None:

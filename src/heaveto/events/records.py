@@ -145,12 +145,14 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 class Queued(_Record, frozen=True, kw_only=True, tag=True):
     """A message arrived while the session was busy: a durable entry of the inbox (side).
 
-    `run_id` is the run that it will become. A second one with the same run id merges into it.
+    `run_id` is the run that it will become. A second one with the same run id merges into it. `settings` are those of
+    its run that differ from the defaults, for whoever carries it out.
     """
 
     input: Content
     owner: str = ""
-    limits: Limits = Limits()
+    settings: dict[str, Json] = {}
+    state_delta: dict[str, Json] = {}
 
 
 class CancelRequested(_Record, frozen=True, kw_only=True, tag=True):

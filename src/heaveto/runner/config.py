@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias, get_args
 
 from heaveto.errors import InputError
+from heaveto.events.contents import Json
 from heaveto.events.records import Limits
 
 BusyPolicy: TypeAlias = Literal["queue", "reject", "interrupt", "merge", "steer"]
@@ -86,6 +88,21 @@ class RunConfig:
             value = getattr(self, name)
             if value < 0:
                 raise InputError(f"RunConfig.{name} must not be negative; it is {value}")
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Json]) -> RunConfig:
+        """Return the config that `settings` were taken of; what this version does not know is left out."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in settings.items() if name in known})
+
+    @property
+    def settings(self) -> dict[str, Json]:
+        """The settings that differ from the defaults, as they are recorded with a message that waits."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        }
 
     @property
     def limits(self) -> Limits:

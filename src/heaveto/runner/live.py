@@ -6,7 +6,7 @@ What agents ask of it stands in `host`, its supervisor in `supervise`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
 from heaveto.agents.state import StateView
@@ -142,6 +142,10 @@ class LiveRun:
         await self.journal.flush()
         await self.journal.tell()
         self.check()
+
+    def set_temp(self, delta: Mapping[str, Json]) -> None:
+        """Set the ``temp:`` values of a delta: they live as long as the run and are never recorded."""
+        self._temp.update({key: value for key, value in delta.items() if key.startswith("temp:")})
 
     def state_view(self) -> StateView:
         state = self.log.state

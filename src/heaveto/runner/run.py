@@ -15,7 +15,8 @@ from heaveto.events.contents import text_of
 from heaveto.events.records import Cause, Delta, Message, Record, RunEnded, SessionKey, StopReport
 
 if TYPE_CHECKING:
-    from heaveto.runner.lane import Lane, Ticket
+    from heaveto.runner.lane import Lane
+    from heaveto.runner.ticket import Ticket
 
 StreamItem: TypeAlias = Record | Delta
 Canceller: TypeAlias = Callable[[str, SessionKey, Cause, str, str], Coroutine[Any, Any, StopReport]]

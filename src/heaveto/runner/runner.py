@@ -40,10 +40,11 @@ from heaveto.runner.app import App
 from heaveto.runner.config import RunConfig
 from heaveto.runner.facade import Background
 from heaveto.runner.hooks import Plugin
-from heaveto.runner.lane import Lane, Ticket, guard_name
+from heaveto.runner.lane import Lane
 from heaveto.runner.run import Run, RunStream, StreamItem
 from heaveto.runner.services import Services, logger
 from heaveto.runner.stops import ask_to_stop, carried_run
+from heaveto.runner.ticket import Ticket, guard_name
 from heaveto.stores.base import SessionInfo, Store, Tombstone
 from heaveto.stores.memory import MemoryStore
 

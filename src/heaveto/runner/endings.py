@@ -1,0 +1,42 @@
+"""The ends of runs that their own process did not see to: closing what it left, and telling the end hooks."""
+
+from __future__ import annotations
+
+from heaveto.core.close import Ending, close_run, report_of
+from heaveto.core.fold import RunState
+from heaveto.errors import LogMovedError
+from heaveto.events.records import ErrorInfo, SessionKey
+from heaveto.runner.hooks import RunEnd, call_back
+from heaveto.runner.log import SessionLog
+from heaveto.runner.services import Services, logger
+from heaveto.stores.base import Lease
+
+
+async def seal_run(services: Services, log: SessionLog, lease: Lease, run: RunState) -> None:
+    """Close a run whose process died, with what is known of it. A stop that was asked for counts (F107)."""
+    drafts = await services.store.drafts(log.key, run.run_id)
+    logger.warning("session %s: closing run %s, whose process died", log.key, run.run_id)
+    while True:
+        stop = run.cancel
+        if stop is not None:
+            ending = Ending("cancelled", stop.cause, stop.by, stop.reason)
+        else:
+            error = ErrorInfo("ProcessDied", "the process that carried the run died", retryable=True)
+            ending = Ending("failed", "crash", error=error)
+        records = close_run(run, ending, stamp=services.stamp, drafts=drafts)
+        try:
+            await log.append(records, token=lease.token, expect=log.state.last_seq)
+            return
+        except LogMovedError:
+            await log.refresh()
+
+
+async def tell_end(services: Services, key: SessionKey, run: RunState, *, redelivered: bool = False) -> None:
+    """Call the end hooks: shielded, bounded, their errors logged."""
+    ended = run.ended
+    callbacks = services.app.hooks.at("on_run_end")
+    if ended is None or not callbacks:
+        return
+    end = RunEnd(key, run.run_id, ended, report_of(ended), ended.usage, redelivered)
+    for callback in callbacks:
+        await services.bounded(call_back(callback, end), f"on_run_end hook of run {run.run_id}")

@@ -1,0 +1,86 @@
+"""The start of a run: its first records, or, where it will not run, its only ones."""
+
+from __future__ import annotations
+
+from heaveto.core.close import Ending, close_run
+from heaveto.errors import LogMovedError, RunCancelled, RunnerClosedError
+from heaveto.events.contents import Content
+from heaveto.events.records import ErrorInfo, Record, RunStarted, StateChanged
+from heaveto.runner.hooks import call_back
+from heaveto.runner.host import AgentHost
+from heaveto.runner.stops import carried_run
+from heaveto.runner.ticket import Ticket
+
+
+async def open_run(live: AgentHost, ticket: Ticket) -> bool:
+    """Record the start; or, where it will not run, the end. Return whether there is work to do."""
+    while live.run.ended is None:
+        last_seq, waits = live.log.state.last_seq, ticket.run_id in live.log.state.queue
+        batch = await _opening(live, ticket)
+        try:
+            # A message that waits has taken its key already.
+            await live.journal.write_first(batch, expect=last_seq, guard=None if waits else ticket.guard)
+            break
+        except LogMovedError:
+            await live.log.refresh()
+    return live.run.ended is None
+
+
+async def _opening(live: AgentHost, ticket: Ticket) -> list[Record]:
+    run = live.run
+    if run.cancel is not None:
+        return _never_ran(live, ticket)
+    # What was merged into a waiting run is its input too.
+    content = Content(run.input.parts) if run.input.parts else ticket.content
+    try:
+        if live.services.app.hooks.at("on_user_message"):
+            content = await live.unless_stopped(_heard(live, content))
+    except RunCancelled:
+        if run.cancel is None:
+            raise RunnerClosedError from None
+        return _never_ran(live, ticket)
+    except Exception as error:
+        if run.status != "queued":
+            raise  # its sender is told
+        live.error = error
+        ending = Ending("failed", error=ErrorInfo(type(error).__name__, str(error)))
+        return close_run(run, ending, stamp=live.services.stamp)
+    return _started(live, ticket, content)
+
+
+async def _heard(live: AgentHost, content: Content) -> Content:
+    carried_run.set(live.run_id)
+    for callback in live.services.app.hooks.at("on_user_message"):
+        content = await call_back(callback, live.key, content) or content
+    return content
+
+
+def _started(live: AgentHost, ticket: Ticket, content: Content) -> list[Record]:
+    record_id, time = live.services.stamp()
+    app = live.services.app
+    active = live.log.state.active_agent
+    agent = app.agent_at(active) if active else app.root_agent
+    started = RunStarted(
+        id=record_id, time=time, run_id=ticket.run_id, input=content, trigger=ticket.trigger, agent=agent.path,
+        tree_hash=app.tree_hash, limits=ticket.config.limits,
+    )  # fmt: skip
+    # What was queued has its delta in the log, that of merged messages included.
+    delta = live.run.state_delta or ticket.recorded_delta
+    live.set_temp(ticket.state_delta)
+    if not delta:
+        return [started]
+    record_id, time = live.services.stamp()
+    return [started, StateChanged(id=record_id, time=time, run_id=ticket.run_id, delta=delta, author="user")]
+
+
+def _never_ran(live: AgentHost, ticket: Ticket) -> list[Record]:
+    """A run that was stopped while it waited. Unless its sender took it back, its text still counts (F29)."""
+    run, stop = live.run, live.run.cancel
+    assert stop is not None
+    ending = Ending("cancelled", stop.cause, stop.by, stop.reason)
+    heard = (
+        _started(live, ticket, run.input if run.input.parts else ticket.content)
+        if stop.cause in ("superseded", "shutdown")
+        else []
+    )
+    return [*heard, *close_run(run, ending, stamp=live.services.stamp)]
