@@ -86,7 +86,9 @@ class Plugin:
     async def on_run_end(self, end: RunEnd) -> None:
         """After the run's one ending became durable, however it ended: audit and billing go here.
 
-        Called once, shielded from cancellation and bounded in time; an error in it is logged and changes nothing.
+        Called once per run, shielded from cancellation and bounded in time; an error in it is logged and changes
+        nothing. Only if the process dies between the ending and the confirmation of the hook is it called again,
+        with `redelivered`: make what it does repeatable by the run id.
         """
 
 

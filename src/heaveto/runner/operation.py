@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from heaveto.agents.base import BaseAgent
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.close import Work
-from heaveto.errors import GuardTakenError, NotSerializableError, RunCancelled, ToolFatalError
+from heaveto.errors import GuardTakenError, NotSerializableError, RunCancelled, StaleLeaseError, ToolFatalError
 from heaveto.events.contents import FunctionCall, Json
 from heaveto.events.records import CallProgress, CallSettled, CallStarted, CallStatus, Cause, Record, StateChanged
 from heaveto.runner.blocking import run_in_thread
@@ -75,7 +77,12 @@ class ToolOperation:
         elif settled is None:
             self._stopped = True
         else:
-            await self.live.journal.record_fact([settled, *self._consequences()])
+            try:
+                await self.live.journal.record_fact([settled, *self._consequences()])
+            except StaleLeaseError:
+                # Another worker has closed the run, with this call as unknown: here is what became of it (P2).
+                self.live.services.spawn(self._record_late(settled), f"late result of call {self.call.call_id}")
+                raise
             await self.live.journal.tell()
 
     async def _outcome(self) -> CallSettled | None:
@@ -155,24 +162,27 @@ class ToolOperation:
 
     def _consequences(self) -> list[Record]:
         """What is recorded together with the result: the state that the tool set, the agent it hands over to."""
-        records: list[Record] = []
-        delta = self._state.take_delta()
-        if delta:
-            record_id, time = self.live.stamp()
-            records.append(
-                StateChanged(id=record_id, time=time, run_id=self.live.run_id, delta=delta, author=self.agent.name)
-            )
+        records = self._state_changes()
         target = self.live.services.app.agents.get(self.ctx.transfer_to_agent or "")
         if target is not None:
             records.append(self.agent_ctx.transferred(target))
         return records
 
+    def _state_changes(self) -> list[Record]:
+        delta = self._state.take_delta()
+        if not delta:
+            return []
+        record_id, time = self.live.stamp()
+        return [StateChanged(id=record_id, time=time, run_id=self.live.run_id, delta=delta, author=self.agent.name)]
+
     async def _record_late(self, settled: CallSettled) -> None:
         """The run has ended: the result is recorded from the side, and told to the model at the next turn."""
         await self.live.finished.wait()
-        late = self._settlement(settled.status, settled.response, settled.cause)
+        late = replace(self._settlement(settled.status, settled.response, settled.cause), late=True)
         try:
-            await self.live.log.append([late], token=None, guard=Guard(f"late:{self.call.call_id}", late.id))
+            await self.live.log.append(
+                [late, *self._state_changes()], token=None, guard=Guard(f"late:{self.call.call_id}", late.id)
+            )
         except GuardTakenError:
             logger.warning("call %s was settled late before", self.call.call_id)
 

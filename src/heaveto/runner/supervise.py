@@ -33,7 +33,7 @@ async def carry(live: AgentHost, agent: BaseAgent) -> RunEnded:
         StoreError: the ending could not be recorded; whoever next opens the session will close the run.
     """
     unwatch = live.log.watch(live.look)
-    timer = _start_time_limit(live)
+    timer = await _start_time_limit(live)
     try:
         while True:
             live.task = work = asyncio.create_task(live.work(agent), name=f"heaveto run {live.run_id}")
@@ -50,16 +50,23 @@ async def carry(live: AgentHost, agent: BaseAgent) -> RunEnded:
             timer.cancel()
 
 
-def _start_time_limit(live: LiveRun) -> asyncio.Task[None] | None:
+async def _start_time_limit(live: LiveRun) -> asyncio.Task[None] | None:
     limit = seconds_left(live.run, live.services.clock.time())
     if limit is None:
         return None
     seconds, error = limit
+    if seconds <= 0:  # it passed while the message waited: nothing is begun
+        await _time_is_up(live, error)
+        return None
     return asyncio.create_task(_time_out(live, seconds, error), name=f"heaveto time limit of {live.run_id}")
 
 
 async def _time_out(live: LiveRun, seconds: float, error: LimitExceededError | None) -> None:
-    await live.services.clock.sleep(max(0.0, seconds))
+    await live.services.clock.sleep(seconds)
+    await _time_is_up(live, error)
+
+
+async def _time_is_up(live: LiveRun, error: LimitExceededError | None) -> None:
     if live.stop_asked is not None:
         return  # the stop that came first is the one that counts
     if error is not None and live.run.limits.on_limit == "fail":
