@@ -16,6 +16,7 @@
     ├── SessionBusyError        the busy policy is "reject" and the session is busy
     ├── RunnerClosedError       the runner is closing or closed
     ├── RunFailedError          a run ended as failed; carries its ErrorInfo
+    ├── RunStoppedError         a run whose result was asked for was stopped; carries its StopReport
     ├── LimitExceededError
     │   └── LlmCallsLimitExceededError
     ├── ModelError              the provider or the way to it failed
@@ -44,7 +45,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heaveto.events.records import Cause, ErrorInfo, SessionKey
+    from heaveto.events.records import Cause, ErrorInfo, SessionKey, StopReport
 
 
 class HeavetoError(Exception):
@@ -230,6 +231,15 @@ class RunFailedError(HeavetoError):
         super().__init__(f"run {run_id} failed: {error.type}: {error.message}")
         self.run_id, self.error = run_id, error
         self.retryable = error.retryable
+
+
+class RunStoppedError(HeavetoError):
+    """A run whose result was asked for was stopped. `report` says what the stop found; what was said is in its log."""
+
+    def __init__(self, run_id: str, report: StopReport) -> None:
+        by = f" by {report.by}" if report.by else ""
+        super().__init__(f"run {run_id} was stopped{by}: {report.cause}")
+        self.run_id, self.report = run_id, report
 
 
 class LimitExceededError(HeavetoError):

@@ -8,7 +8,7 @@ from typing import assert_never
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.close import Ending, close_run
 from heaveto.core.fold import RunState
-from heaveto.errors import LogMovedError, SessionBusyError
+from heaveto.errors import GuardTakenError, LogMovedError, SessionBusyError
 from heaveto.events.records import Message, Queued
 from heaveto.runner.config import RunConfig
 from heaveto.runner.log import SessionLog
@@ -41,6 +41,7 @@ class Inbox:
         policy = ticket.config.busy_policy
         match policy:
             case "reject" if not only_tells_end:
+                await self._look_for_key(ticket)
                 raise SessionBusyError(self._log.key, state.current)
             case "queue" | "reject":
                 await self._enqueue(ticket)
@@ -74,6 +75,14 @@ class Inbox:
             else:
                 self.withdrawn.add(run_id)
                 self.tickets.pop(run_id, None)
+
+    async def _look_for_key(self, ticket: Ticket) -> None:
+        """A repeated start is not refused as busy with the run that it began itself."""
+        guard = ticket.guard
+        if guard is not None:
+            taken = await self._services.store.find_guard(self._log.key, guard.name)
+            if taken is not None:
+                raise GuardTakenError(self._log.key, guard.name, taken)
 
     async def _enqueue(self, ticket: Ticket) -> None:
         self.tickets[ticket.run_id] = ticket

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from heaveto.core.fold import SessionState
 from heaveto.core.project import View
 from heaveto.core.request import Profile, Turns
-from heaveto.errors import StoreError
+from heaveto.errors import SessionErasedError, StoreError
 from heaveto.events.records import Record, SessionKey
 from heaveto.stores.base import Guard, Store
 
@@ -37,6 +37,7 @@ class SessionLog:
         "_watchers",
         "key",
         "loaded",
+        "lost",
         "state",
         "store",
     )
@@ -45,6 +46,8 @@ class SessionLog:
         self.store, self.key = store, key
         self.state = SessionState()
         self.loaded = False
+        self.lost: SessionErasedError | None = None
+        """Why there is nothing to follow any more: the session was erased."""
         self._watchers: list[Callable[[], None]] = []
         self._views: OrderedDict[tuple[str, str, Profile], View] = OrderedDict()
         self._inflight: set[asyncio.Task[int]] = set()
@@ -58,7 +61,12 @@ class SessionLog:
         Raises:
             UnknownSessionError, SessionErasedError
         """
-        records = await self.store.read(self.key, after=self.state.last_seq)
+        try:
+            records = await self.store.read(self.key, after=self.state.last_seq)
+        except SessionErasedError as error:
+            self.lost = error
+            self.notify()
+            raise
         self.loaded = True
         self._absorb(records)
 
@@ -141,7 +149,9 @@ class SessionLog:
         return bool(self._watchers)
 
     def _hint(self, last_seq: int) -> None:
-        """The store says that the log has grown, or that its lease is free."""
+        """The store says that the log has grown, that its lease is free, or (0) that the session was erased."""
+        if not last_seq and self.state.last_seq and self._refreshing is None:
+            self._refreshing = asyncio.ensure_future(self._catch_up())
         self._hinted = max(self._hinted, last_seq)
         if self._hinted > self.state.last_seq:
             self._follow_hint()
@@ -156,6 +166,8 @@ class SessionLog:
     async def _catch_up(self) -> None:
         try:
             await self.refresh()
+        except SessionErasedError:
+            pass  # those who watch were told
         except Exception:
             logger.warning("session %s could not be read again", self.key, exc_info=True)
             self.notify()

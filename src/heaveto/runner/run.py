@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heaveto.core.close import report_of
 from heaveto.core.status import RunStatus
-from heaveto.errors import RunFailedError
+from heaveto.errors import RunFailedError, RunStoppedError
 from heaveto.events.contents import text_of
 from heaveto.events.records import Cause, Delta, Message, Record, RunEnded, SessionKey, StopReport
 
@@ -67,29 +66,20 @@ class Run:
         return ended
 
     async def result(self) -> str:
-        """Wait for the ending and return the last text that an agent said.
+        """Wait for the ending and return the answer: the last text that an agent said in the conversation.
 
         Raises:
             RunFailedError: the run failed.
+            RunStoppedError: the run was stopped; what it had said is in its log.
         """
         ended = await self.wait()
         self.raise_if_failed(ended)
+        if ended.outcome == "cancelled":
+            raise RunStoppedError(self.run_id, report_of(ended))
         for record in reversed(self._lane.log.state.records):
-            if isinstance(record, Message) and record.run_id == self.run_id and record.author != "user":
-                text = text_of(record.parts)
-                if text:
-                    return text
+            if isinstance(record, Message) and record.run_id == self.run_id and _is_answer(record):
+                return text_of(record.parts)
         return ""
-
-    def cancel_soon(self, *, cause: Cause = "user", by: str = "", reason: str = "") -> None:
-        """Ask for a stop and return at once: from any thread, signal handler or callback. `wait` tells its end."""
-
-        def begin() -> None:
-            stop = self._cancel(self.run_id, self.session, cause, by, reason)
-            self._lane.spawn(stop, f"stop of run {self.run_id}")
-
-        with suppress(RuntimeError):  # the loop is closed, and with it everything that the run did
-            self._loop.call_soon_threadsafe(begin)
 
     async def cancel(self, *, cause: Cause = "user", by: str = "", reason: str = "") -> StopReport:
         """Stop the run and return what the stop found, when all of it is durable (P3).
@@ -103,6 +93,8 @@ class Run:
         return self._lane.log.state.run(self.run_id).ended
 
     def _raise_given_up(self) -> None:
+        if self._lane.log.lost is not None:
+            raise self._lane.log.lost
         if self._ticket is not None and self._ticket.failure is not None:
             raise self._ticket.failure
 
@@ -126,6 +118,11 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self.run_id} of {self.session}: {self.status}>"
+
+
+def _is_answer(message: Message) -> bool:
+    """Whether something was said by an agent in the conversation: not by a user, and not in a tool's own branch."""
+    return message.author != "user" and "@" not in message.branch and bool(text_of(message.parts))
 
 
 class _Watch:

@@ -27,6 +27,7 @@ from heaveto.errors import (
     RunIdTakenError,
     RunnerClosedError,
     SessionBusyError,
+    SessionErasedError,
     SessionExistsError,
     UnknownRunError,
     UnknownSessionError,
@@ -314,20 +315,30 @@ class Runner:
         """Return a session's row, or None."""
         return await self.store.get_session(self._key(user_id, session_id))
 
-    async def list_sessions(self, *, user_id: str | None = None, limit: int = 100) -> list[SessionInfo]:
-        """Return the app's sessions, of one user or of all, the most recently updated first."""
-        return await self.store.list_sessions(self.app.name, user_id, limit=limit)
+    async def list_sessions(
+        self, *, user_id: str | None = None, limit: int = 100, before: float | None = None
+    ) -> list[SessionInfo]:
+        """Return up to `limit` of the app's sessions, of one user or of all, the most recently updated first.
+
+        `before` continues a listing: pass the `updated` time of the last row.
+        """
+        return await self.store.list_sessions(self.app.name, user_id, limit=limit, before=before)
 
     async def erase_session(self, *, user_id: str, session_id: str, by: str, reason: str = "") -> Tombstone:
-        """Stop what runs in a session, delete its content, and leave a tombstone.
+        """Stop what runs and waits in a session, wherever it is carried; delete its content, and leave a tombstone.
+
+        Idempotent. Who still follows a run of it gets `SessionErasedError`.
 
         Raises:
             UnknownSessionError
         """
         key = self._key(user_id, session_id)
         lane = self._lane(key)
-        if lane.live is not None:
-            await self._stop(lane.live.run_id, key, "user", by, reason or "the session is erased")
+        with suppress(SessionErasedError):
+            await lane.log.refresh()
+            state = lane.log.state
+            for run_id in [*state.queue, *([state.current] if state.current is not None else [])]:
+                await self._stop(run_id, key, "user", by, reason or "the session is erased")
         tombstone = await self.store.erase_session(key, by=by, reason=reason)
         self._lanes.pop(key, None)
         return tombstone

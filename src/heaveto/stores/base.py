@@ -145,6 +145,7 @@ class Store(Protocol):
             StaleLeaseError: `token` is not the session's current one.
             LogMovedError: `expect` is not the last seq.
             GuardTakenError: the key was taken by records with other ids.
+            RunIdTakenError: the records open a run whose id is that of a run in another session.
             StoreFullError, UnknownSessionError, SessionErasedError
         """
         ...

@@ -13,6 +13,7 @@ from heaveto.errors import (
     GuardTakenError,
     LeaseHeldError,
     LogMovedError,
+    RunIdTakenError,
     SessionErasedError,
     SessionExistsError,
     StaleLeaseError,
@@ -178,6 +179,9 @@ class MemoryStore:
         if repeated := _repeated(session, batch):
             return repeated
         _check(key, session, token, expect, guard)
+        for run_id in batch.opened:
+            if data.run_sessions.get(run_id, key) != key:
+                raise RunIdTakenError(run_id)
         _check_new(key, session, batch)
         if guard:
             session.guards[guard.name] = guard.value

@@ -26,6 +26,7 @@ from heaveto.errors import (
     LeaseHeldError,
     LogMovedError,
     NotSerializableError,
+    RunIdTakenError,
     SessionErasedError,
     SessionExistsError,
     StaleLeaseError,
@@ -542,6 +543,16 @@ class StoreContract:
             assert await store.unfinished(KEY) == [Unfinished(KEY, "r", ended=False)]
             await store.append(KEY, [ended("r")], token=None)
             assert await store.unfinished(KEY) == [Unfinished(KEY, "r", ended=True)]
+
+    async def test_a_run_id_is_of_one_session(self) -> None:
+        """A run that has the id of another session's run is refused, so that nobody stops a stranger's."""
+        other = SessionKey("app", "eve", "s2")
+        async with self.opened(KEY, other) as store:
+            await store.append(KEY, [queued("r")], token=None)
+            with pytest.raises(RunIdTakenError):
+                await store.append(other, [queued("r")], token=None)
+            assert await store.read(other) == []
+            assert await store.find_run("r") == KEY
 
     async def test_a_run_is_found_for_ever(self) -> None:
         """`find_run` tells the session of a queued, a running and a settled run."""

@@ -20,6 +20,7 @@ from heaveto.errors import (
     GuardTakenError,
     LeaseHeldError,
     LogMovedError,
+    RunIdTakenError,
     SessionErasedError,
     SessionExistsError,
     StaleLeaseError,
@@ -250,7 +251,7 @@ class Ledger:
     def append(self, key: SessionKey, batch: Batch, token: int | None, expect: int | None, guard: Guard | None) -> int:
         """Append a batch; see `Store.append`."""
         row = self._row(key)
-        refusal = self._refusal(key, row, token, expect, guard)
+        refusal = self._refusal(key, row, batch, token, expect, guard)
         if refusal is not None:
             repeated = self._repeated(row, batch)
             if repeated:
@@ -267,8 +268,8 @@ class Ledger:
         return row.last_seq
 
     def _refusal(
-        self, key: SessionKey, row: _Row, token: int | None, expect: int | None, guard: Guard | None
-    ) -> StaleLeaseError | LogMovedError | GuardTakenError | None:
+        self, key: SessionKey, row: _Row, batch: Batch, token: int | None, expect: int | None, guard: Guard | None
+    ) -> StaleLeaseError | LogMovedError | GuardTakenError | RunIdTakenError | None:
         if token is not None and (token != row.token or row.owner is None):
             return StaleLeaseError(key, held=token, current=row.token)
         if expect is not None and expect != row.last_seq:
@@ -277,6 +278,9 @@ class Ledger:
             taken = self._execute(sql.SELECT_GUARD, (row.id, guard.name)).fetchone()
             if taken:
                 return GuardTakenError(key, guard.name, taken[0])
+        for run_id in batch.opened:
+            if self._execute(sql.IS_ELSEWHERE, (run_id, row.id)).fetchone():
+                return RunIdTakenError(run_id)
         return None
 
     def _insert(self, key: SessionKey, row: _Row, batch: Batch) -> None:

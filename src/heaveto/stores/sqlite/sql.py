@@ -49,6 +49,7 @@ INSERT_UNFINISHED = "INSERT INTO unfinished (session, run_id, opened) VALUES (?,
 END_RUN = "UPDATE unfinished SET ended=1 WHERE session=? AND run_id=?"
 SETTLE_RUN = "DELETE FROM unfinished WHERE session=? AND run_id=? AND ended"
 IS_OPEN = "SELECT 1 FROM unfinished WHERE session=? AND run_id=? AND NOT ended"
+IS_ELSEWHERE = "SELECT 1 FROM runs WHERE run_id=? AND session<>?"
 HAS_RUN = "SELECT 1 FROM runs WHERE run_id=? AND session=?"
 FIND_RUN = """
     SELECT s.app, s.user, s.session FROM runs r JOIN sessions s ON s.id = r.session WHERE r.run_id=?
