@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.crash.workers import HERE, Worker, Yard
-from tests.runner.desk import Desk, Held
+from tests.runner.desk import Desk, Held, as_text
 
 from heaveto import AgentContext, BaseAgent, MemoryStore, RunConfig, SequentialAgent, ToolContext
 from heaveto.events.records import CallSettled, Message, RunStarted
@@ -136,7 +136,7 @@ async def test_what_a_worker_finishes_after_it_lost_its_session_is_recorded_late
     while not any(isinstance(record, CallSettled) and record.late for record in await second.log()):
         await settle()
     await second.ask("and?")
-    assert "paid" in second.told()
+    assert "paid" in as_text(second.model.requests[-1].turns)
     assert not [record for record in await second.log() if isinstance(record, Message) and record.run_id == run.run_id][
         1:
     ]

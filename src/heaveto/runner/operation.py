@@ -68,6 +68,8 @@ class ToolOperation:
     def start(self) -> asyncio.Task[None]:
         """Begin the work; the task ends when the call is settled, or was stopped."""
         self.task = asyncio.create_task(self._carry(), name=f"heaveto call {self.tool.name} {self.call.call_id}")
+        # Looked at: after a stop nobody asks any more for the end of what could not be stopped in time.
+        self.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return self.task
 
     async def _carry(self) -> None:
