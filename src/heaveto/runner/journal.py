@@ -23,7 +23,7 @@ class Journal:
         self._staged: list[Record] = []
         self._told = log.state.last_seq
         self._telling = asyncio.Lock()
-        self._last: asyncio.Task[None] | None = None
+        self._last: asyncio.Future[int] | None = None
 
     def stage(self, *records: Record) -> None:
         """Put records into the next append."""
@@ -34,7 +34,7 @@ class Journal:
         """Append what is staged; return when everything that was staged so far is durable."""
         if self._staged:
             self._check()
-            self._last = asyncio.ensure_future(self._write(self.take()))
+            self._last = self._log.append_soon(self.take(), token=self._lease.token)
         if self._last is not None:
             last = self._last
             await asyncio.shield(last)

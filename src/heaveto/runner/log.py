@@ -77,10 +77,16 @@ class SessionLog:
 
         Cancelling the caller does not cancel the append: it goes on, and `settle` waits for it.
         """
+        return await asyncio.shield(self.append_soon(records, token=token, expect=expect, guard=guard))
+
+    def append_soon(
+        self, records: Sequence[Record], *, token: int | None, expect: int | None = None, guard: Guard | None = None
+    ) -> asyncio.Future[int]:
+        """Begin an append and return its future, which must be shielded where its waiter may be cancelled."""
         task = asyncio.ensure_future(self._append(records, token, expect, guard))
         self._inflight.add(task)
         task.add_done_callback(self._landed)
-        return await asyncio.shield(task)
+        return task
 
     async def _append(
         self, records: Sequence[Record], token: int | None, expect: int | None, guard: Guard | None

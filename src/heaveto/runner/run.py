@@ -81,6 +81,16 @@ class Run:
                 return text_of(record.parts)
         return ""
 
+    def cancel_soon(self, *, cause: Cause = "user", by: str = "", reason: str = "") -> None:
+        """Ask for a stop and return at once: from any thread, signal handler or callback. `wait` tells its end."""
+
+        def begin() -> None:
+            stop = self._cancel(self.run_id, self.session, cause, by, reason)
+            self._lane.spawn(stop, f"stop of run {self.run_id}")
+
+        with suppress(RuntimeError):  # the loop is closed, and with it everything that the run did
+            self._loop.call_soon_threadsafe(begin)
+
     async def cancel(self, *, cause: Cause = "user", by: str = "", reason: str = "") -> StopReport:
         """Stop the run and return what the stop found, when all of it is durable (P3).
 
