@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heaveto.core.close import report_of
@@ -76,7 +77,8 @@ class Run:
         self.raise_if_failed(ended)
         if ended.outcome == "cancelled":
             raise RunStoppedError(self.run_id, report_of(ended))
-        for record in reversed(self._lane.log.state.records):
+        state = self._lane.log.state
+        for record in reversed(state.records[state.run(self.run_id).started_seq : ended.seq]):
             if isinstance(record, Message) and record.run_id == self.run_id and _is_answer(record):
                 return text_of(record.parts)
         return ""
