@@ -10,6 +10,8 @@
     ├── ConfigError             the program is put together wrongly
     │   ├── DuplicateNameError
     │   ├── ToolDefinitionError
+    │   ├── CallbackAnswerError
+    │   ├── LoopStalledError
     │   ├── WrongLoopError
     │   └── MissingExtraError
     ├── NotFoundError           UnknownSessionError, UnknownRunError, UnknownAgentError, UnknownCallError
@@ -42,6 +44,7 @@ Whether trying again may help is data: `retryable`. `code` is stable and made fo
 
 from __future__ import annotations
 
+from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -146,6 +149,28 @@ class ToolDefinitionError(ConfigError):
     def __init__(self, tool: str, problem: str) -> None:
         super().__init__(f"tool {tool!r}: {problem}")
         self.tool, self.problem = tool, problem
+
+
+class CallbackAnswerError(ConfigError):
+    """A callback returned something that its place cannot take. Return what the message names, or None."""
+
+    def __init__(self, point: str, callback: str, answer: object, takes: str) -> None:
+        super().__init__(f"callback {callback} returned {short_repr(answer)}; {point} takes {takes}, or None")
+        self.point, self.callback, self.answer = point, callback, answer
+
+
+class LoopStalledError(ConfigError):
+    """A loop agent without `max_iterations` did nothing in a round, so that it would go round for ever.
+
+    Let one of its agents say something, set state or escalate; or give the loop a bound.
+    """
+
+    def __init__(self, agent: str) -> None:
+        super().__init__(
+            f"loop agent {agent!r}: nothing was said or set in a whole round, and nothing bounds the loop; "
+            "set max_iterations, or let an agent escalate"
+        )
+        self.agent = agent
 
 
 class WrongLoopError(ConfigError):

@@ -180,7 +180,7 @@ async def test_every_end_is_told_once(desk: MakeDesk, store: Store) -> None:
     stream = at.runner.run_async(user_id=USER, session_id=SESSION, new_message="go", run_config=QUICK)
     await anext(stream)
     await stream.aclose()
-    await at.ask("go", RunConfig(deadline=1.0, cancel_grace_seconds=0.02))
+    await at.ask("go", RunConfig(deadline=1_600_000_000.0, cancel_grace_seconds=0.02))
     await ends.come(5)
     assert ends.outcomes == [
         ("completed", None), ("failed", None), ("cancelled", "user"), ("cancelled", "disconnect"),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
+from heaveto.agents.pieces import as_pieces, require_piece
 from heaveto.errors import ConfigError, DuplicateNameError
 from heaveto.events.contents import Content
 
 if TYPE_CHECKING:
     from heaveto.agents.context import AgentContext
+
+AGENT_ADVICE = "pass an agent, such as LlmAgent('name', model)"
 
 _T = TypeVar("_T")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -46,14 +51,19 @@ class BaseAgent(ABC):
             after_agent_callback: called when the agent has done its part; what one returns is said in addition.
 
         Raises:
-            ConfigError: the name is not usable, or a sub-agent has another parent already.
+            ConfigError: the name is not usable, something handed in is not what it must be, `run` is written as a
+                generator, or a sub-agent has another parent already.
         """
+        kind = type(self).__name__
+        require_piece(name, str, f"{kind}: name", "pass the name first")
         if name == "user" or not _NAME.fullmatch(name):
             raise ConfigError(f"agent name {name!r}: use letters, digits, '_' and '-', not 'user'")
+        if inspect.isasyncgenfunction(type(self).run) or inspect.isgeneratorfunction(type(self).run):
+            raise ConfigError(f"{kind} {name!r}: run() must not yield; say things with await ctx.say(…)")
         self.name, self.description = name, description
-        self.sub_agents = tuple(sub_agents)
-        self.before_agent_callbacks = as_tuple(before_agent_callback)
-        self.after_agent_callbacks = as_tuple(after_agent_callback)
+        self.sub_agents = as_pieces(sub_agents, BaseAgent, f"{kind} {name!r}: sub_agents", AGENT_ADVICE)
+        self.before_agent_callbacks = as_callbacks(before_agent_callback)
+        self.after_agent_callbacks = as_callbacks(after_agent_callback)
         self.parent: BaseAgent | None = None
         for child in self.sub_agents:
             if child.parent is not None:
@@ -93,13 +103,36 @@ class BaseAgent(ABC):
         return f"{type(self).__name__}({self.name!r})"
 
 
-def as_tuple(value: _T | Sequence[_T] | None) -> tuple[_T, ...]:
-    """Return one value, several or none as a tuple."""
+def as_callbacks(value: _T | Sequence[_T] | None) -> tuple[_T, ...]:
+    """Return one callback, several or none as a tuple.
+
+    Raises:
+        ConfigError: one is not callable.
+    """
     if value is None:
         return ()
-    if isinstance(value, (list, tuple)):
-        return tuple(cast("Sequence[_T]", value))
-    return (cast("_T", value),)
+    callbacks = tuple(cast("Sequence[_T]", value)) if isinstance(value, (list, tuple)) else (cast("_T", value),)
+    for callback in callbacks:
+        if not callable(callback):
+            raise ConfigError(f"a callback is a function, or a list of functions, not {callback!r}")
+    return callbacks
+
+
+async def do_part(agent: BaseAgent, ctx: AgentContext) -> None:
+    """Let an agent do its part.
+
+    Raises:
+        ConfigError: its `run` is not a coroutine function, or returned something, which nobody would see.
+    """
+    run: Callable[[AgentContext], object] = agent.run
+    part = run(ctx)
+    if not inspect.isawaitable(part):
+        raise ConfigError(f"{agent!r}: run() must be 'async def', and say things with await ctx.say(…)")
+    returned = await part
+    if returned is not None:
+        raise ConfigError(
+            f"{agent!r}: run() returned {short_repr(returned)}, which nobody would see; say it with await ctx.say(…)"
+        )
 
 
 def check_tree(root: BaseAgent) -> dict[str, BaseAgent]:

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from typing import Any, TypeAlias, assert_never
 
-from heaveto.agents.base import AgentCallback, BaseAgent, as_tuple
+from heaveto.agents.base import AgentCallback, BaseAgent, as_callbacks
 from heaveto.agents.context import AgentContext
 from heaveto.agents.instruction import fill_instruction
+from heaveto.agents.pieces import as_pieces, require_piece
 from heaveto.agents.transfer import TransferTool
 from heaveto.core.plan import CallModel, Finish, HandOver, RunCalls, Wait, plan_answer, plan_step
 from heaveto.core.request import Generation, ModelRequest, ToolDeclaration
@@ -22,13 +23,13 @@ from heaveto.tools.function import as_tool
 Instruction: TypeAlias = str | Callable[[AgentContext], str | Awaitable[str]]
 ModelCallback: TypeAlias = Callable[
     [AgentContext, ModelRequest],
-    Awaitable[Content | ModelRequest | None] | Content | ModelRequest | None,
+    Awaitable[Content | str | ModelRequest | None] | Content | str | ModelRequest | None,
 ]
 """Before a model call. A content is taken as the answer, the model is not asked; a request replaces the request."""
-AnswerCallback: TypeAlias = Callable[[AgentContext, Content], Awaitable[Content | None] | Content | None]
+AnswerCallback: TypeAlias = Callable[[AgentContext, Content], Awaitable[Content | str | None] | Content | str | None]
 """After a model call. A content replaces the answer."""
 ModelErrorCallback: TypeAlias = Callable[
-    [AgentContext, ModelRequest, Exception], Awaitable[Content | None] | Content | None
+    [AgentContext, ModelRequest, Exception], Awaitable[Content | str | None] | Content | str | None
 ]
 ToolCallback: TypeAlias = Callable[
     [Tool, dict[str, Json], ToolContext], Awaitable[dict[str, Json] | None] | dict[str, Json] | None
@@ -82,7 +83,16 @@ class LlmAgent(BaseAgent):
                 hand over to its sub-agents, and to parent and peers that are agents with a model.
 
         Callbacks are tried in order; the first that returns something wins.
+
+        Raises:
+            ConfigError: as in `BaseAgent`; also where the model is a name, or a tool cannot be one.
+            DuplicateNameError: two tools have the same name.
         """
+        where = f"LlmAgent {name!r}"
+        require_piece(model, Model, f"{where}: model", _model_advice(model))
+        pieces = as_pieces(tools, object, f"{where}: tools", "pass a tool, or a function")
+        self.tools = tuple(as_tool(piece) for piece in pieces)
+        _by_name(name, self.tools)
         super().__init__(
             name,
             description=description,
@@ -92,15 +102,14 @@ class LlmAgent(BaseAgent):
         )
         self.model, self.instruction, self.output_key = model, instruction, output_key
         self.generation = generation or Generation()
-        self.tools = tuple(as_tool(tool) for tool in tools)
         self.disallow_transfer_to_parent = disallow_transfer_to_parent
         self.disallow_transfer_to_peers = disallow_transfer_to_peers
-        self.before_model_callbacks = as_tuple(before_model_callback)
-        self.after_model_callbacks = as_tuple(after_model_callback)
-        self.on_model_error_callbacks = as_tuple(on_model_error_callback)
-        self.before_tool_callbacks = as_tuple(before_tool_callback)
-        self.after_tool_callbacks = as_tuple(after_tool_callback)
-        self.on_tool_error_callbacks = as_tuple(on_tool_error_callback)
+        self.before_model_callbacks = as_callbacks(before_model_callback)
+        self.after_model_callbacks = as_callbacks(after_model_callback)
+        self.on_model_error_callbacks = as_callbacks(on_model_error_callback)
+        self.before_tool_callbacks = as_callbacks(before_tool_callback)
+        self.after_tool_callbacks = as_callbacks(after_tool_callback)
+        self.on_tool_error_callbacks = as_callbacks(on_tool_error_callback)
         self._by_name: dict[str, Tool] | None = None
         self._declarations: tuple[ToolDeclaration, ...] | None = None
 
@@ -116,12 +125,7 @@ class LlmAgent(BaseAgent):
             targets = self.transfer_targets()
             if targets:
                 tools.append(TransferTool(targets))
-            by_name: dict[str, Tool] = {}
-            for tool in tools:
-                if tool.name in by_name:
-                    raise DuplicateNameError("tool", tool.name, f"agent {self.name!r}")
-                by_name[tool.name] = tool
-            self._by_name = by_name
+            self._by_name = _by_name(self.name, tools)
         return self._by_name
 
     @property
@@ -184,3 +188,16 @@ class LlmAgent(BaseAgent):
             if agent.path == path:
                 return agent
         raise UnknownAgentError(path, tuple(agent.name for agent in root.walk()))
+
+
+def _model_advice(given: object) -> str:
+    return f"pass OpenAIChat({given!r})" if isinstance(given, str) else "pass a model, such as OpenAIChat('gpt-5')"
+
+
+def _by_name(agent: str, tools: Sequence[Tool]) -> dict[str, Tool]:
+    by_name: dict[str, Tool] = {}
+    for tool in tools:
+        if tool.name in by_name:
+            raise DuplicateNameError("tool", tool.name, f"agent {agent!r}")
+        by_name[tool.name] = tool
+    return by_name

@@ -1,6 +1,7 @@
 """Workflow agents: one after another, side by side, again and again.
 
-Each records a checkpoint before it goes on, so that a resumed run knows where it was (adk.md appendix A1-A4).
+Each records a checkpoint before it goes on, so that a resumed run knows where it was; the sequences of checkpoints are
+ADK's.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import cast
 
 from heaveto.agents.base import AgentCallback, BaseAgent
 from heaveto.agents.context import AgentContext
-from heaveto.errors import ConfigError
+from heaveto.errors import ConfigError, LoopStalledError
+from heaveto.events.records import AgentCheckpoint
 
 CURRENT = "current_sub_agent"
 LOOPED = "times_looped"
@@ -55,6 +57,10 @@ class LoopAgent(BaseAgent):
     """Runs its sub-agents in turn until one escalates or `max_iterations` is reached.
 
     Checkpoint: ``{current_sub_agent, times_looped}``, with the number of completed rounds.
+
+    A loop without `max_iterations` must get on: a round in which no agent says anything, sets state or does anything
+    else that is recorded fails the run with `LoopStalledError`, because the next round would be the same, as fast as
+    it can, for ever. A loop that waits for something outside gets a bound.
     """
 
     def __init__(
@@ -67,6 +73,8 @@ class LoopAgent(BaseAgent):
         before_agent_callback: AgentCallback | Sequence[AgentCallback] | None = None,
         after_agent_callback: AgentCallback | Sequence[AgentCallback] | None = None,
     ) -> None:
+        if max_iterations is not None and max_iterations < 1:
+            raise ConfigError(f"loop agent {name!r}: max_iterations must be at least 1, not {max_iterations}")
         super().__init__(
             name,
             description=description,
@@ -74,13 +82,12 @@ class LoopAgent(BaseAgent):
             before_agent_callback=before_agent_callback,
             after_agent_callback=after_agent_callback,
         )
-        if max_iterations is not None and max_iterations < 1:
-            raise ConfigError(f"loop agent {name!r}: max_iterations must be at least 1, not {max_iterations}")
         self.max_iterations = max_iterations
 
     async def run(self, ctx: AgentContext) -> None:
         looped = 0
         while self.sub_agents and (self.max_iterations is None or looped < self.max_iterations):
+            round_began = ctx.host.session.last_seq
             for child in self.sub_agents:
                 before = ctx.host.session.last_seq
                 await ctx.checkpoint({CURRENT: child.name, LOOPED: looped})
@@ -89,3 +96,6 @@ class LoopAgent(BaseAgent):
                 if ctx.host.run.has_escalated(ctx.branch, since=before):
                     return
             looped += 1
+            recorded = ctx.host.session.records[round_began:]
+            if self.max_iterations is None and all(isinstance(record, AgentCheckpoint) for record in recorded):
+                raise LoopStalledError(self.name)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from heaveto.agents.base import BaseAgent, check_tree
+from heaveto.agents.base import AGENT_ADVICE, BaseAgent, check_tree
 from heaveto.agents.llm import LlmAgent
+from heaveto.agents.pieces import as_pieces, require_piece
 from heaveto.errors import ConfigError
 from heaveto.runner.hooks import Hooks, Plugin
 
@@ -24,13 +25,15 @@ class App:
 
         Raises:
             DuplicateNameError: two agents, or two tools of one agent, have the same name.
-            ConfigError: the name is empty.
+            ConfigError: the name is empty, or the agent or a plugin is none.
         """
+        require_piece(name, str, "App: name", "pass the name first, then the root agent")
+        require_piece(root_agent, BaseAgent, f"App {name!r}: root_agent", AGENT_ADVICE)
         if not name or "/" in name:
             raise ConfigError(f"app name {name!r}: it must not be empty and must not contain '/'")
         self.name, self.root_agent = name, root_agent
         self.agents = check_tree(root_agent)
-        self.hooks = Hooks(plugins)
+        self.hooks = Hooks(as_pieces(plugins, Plugin, f"App {name!r}: plugins", "pass an instance of a Plugin"))
         self.tree_hash = _hash_tree(root_agent)
 
     @property

@@ -33,6 +33,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "tool_execution_mode": get_args(ToolExecutionMode),
     "on_limit": get_args(OnLimit),
 }
+_YEAR_2020 = 1_577_836_800.0
 _NUMBERS = (
     "max_llm_calls", "max_tokens", "max_cost", "max_seconds", "deadline", "cancel_grace_seconds",
     "straggler_wait_seconds", "model_retries", "retry_backoff_seconds",
@@ -88,6 +89,11 @@ class RunConfig:
             value = getattr(self, name)
             if value < 0:
                 raise InputError(f"RunConfig.{name} must not be negative; it is {value}")
+        if self.deadline is not None and self.deadline < _YEAR_2020:
+            raise InputError(
+                f"RunConfig.deadline is a point in epoch seconds, and {self.deadline} is long ago; "
+                f"to give the run some time from its start, use max_seconds={self.deadline}"
+            )
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Json]) -> RunConfig:

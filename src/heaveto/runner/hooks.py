@@ -13,9 +13,11 @@ from typing import Any, Literal, TypeAlias
 
 from heaveto.agents.context import AgentContext
 from heaveto.core.request import ModelRequest
+from heaveto.errors import CallbackAnswerError, NotSerializableError
 from heaveto.events.contents import Content, Json
 from heaveto.events.records import Record, RunEnded, SessionKey, StopReport, Usage
 from heaveto.tools.base import Tool, ToolContext
+from heaveto.tools.response import to_response
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Plugin:
 
     name: str = ""
 
-    async def on_user_message(self, key: SessionKey, message: Content) -> Content | None:
+    async def on_user_message(self, key: SessionKey, message: Content) -> Content | str | None:
         """Before the message is recorded; a content replaces it."""
 
     async def before_run(self, ctx: AgentContext) -> Content | str | None:
@@ -61,13 +63,13 @@ class Plugin:
     async def after_agent(self, ctx: AgentContext) -> Content | str | None:
         """After an agent; a content is said in addition."""
 
-    async def before_model(self, ctx: AgentContext, request: ModelRequest) -> Content | ModelRequest | None:
+    async def before_model(self, ctx: AgentContext, request: ModelRequest) -> Content | str | ModelRequest | None:
         """Before a model call; a content is taken as the answer, a request replaces the request."""
 
-    async def after_model(self, ctx: AgentContext, answer: Content) -> Content | None:
+    async def after_model(self, ctx: AgentContext, answer: Content) -> Content | str | None:
         """After a model call; a content replaces the answer."""
 
-    async def on_model_error(self, ctx: AgentContext, request: ModelRequest, error: Exception) -> Content | None:
+    async def on_model_error(self, ctx: AgentContext, request: ModelRequest, error: Exception) -> Content | str | None:
         """When a model call failed for good; a content is taken as the answer."""
 
     async def before_tool(self, tool: Tool, args: dict[str, Json], ctx: ToolContext) -> dict[str, Json] | None:
@@ -109,6 +111,9 @@ Point: TypeAlias = Literal[
 ]
 
 
+_TOOL_POINTS = ("before_tool", "after_tool", "on_tool_error")
+
+
 class Hooks:
     """The plugins' methods by point; points that nobody overrides cost nothing."""
 
@@ -126,9 +131,9 @@ class Hooks:
         return found
 
     async def first(self, point: Point, own: Sequence[Callable[..., Any]], *args: Any) -> Any:
-        """Ask the plugins, then the agent's own callbacks; return the first answer that is not None."""
+        """Ask the plugins, then the agent's own callbacks; return the first answer that is not None, as `ask` does."""
         for callback in (*self.at(point), *own):
-            answer = await call_back(callback, *args)
+            answer = await ask(point, callback, *args)
             if answer is not None:
                 return answer
         return None
@@ -140,6 +145,31 @@ async def call_back(callback: Callable[..., Any], *args: Any) -> Any:
     return await answer if isawaitable(answer) else answer
 
 
-def as_content(answer: Content | str) -> Content:
-    """Return what a callback answered as a content."""
-    return Content.of(answer) if isinstance(answer, str) else answer
+async def ask(point: Point, callback: Callable[..., Any], *args: Any) -> Any:
+    """Call a callback and return its answer in the form of its point: a content, a JSON object or a request; or None.
+
+    Raises:
+        CallbackAnswerError: the answer is nothing that its point can take.
+    """
+    answer = await call_back(callback, *args)
+    match answer:
+        case None:
+            return None
+        case _ if point in _TOOL_POINTS:
+            try:
+                return to_response(answer)
+            except NotSerializableError as error:
+                raise CallbackAnswerError(point, _name_of(callback), answer, "a JSON object") from error
+        case str():
+            return Content.of(answer)
+        case Content():
+            return answer
+        case ModelRequest() if point == "before_model":
+            return answer
+        case _:
+            takes = "a Content, a str or a ModelRequest" if point == "before_model" else "a Content or a str"
+            raise CallbackAnswerError(point, _name_of(callback), answer, takes)
+
+
+def _name_of(callback: Callable[..., Any]) -> str:
+    return getattr(callback, "__qualname__", type(callback).__name__)

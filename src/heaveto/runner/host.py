@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from heaveto.agents.base import AgentCallback, BaseAgent
+from heaveto.agents.base import AgentCallback, BaseAgent, do_part
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.fold import is_within
 from heaveto.events.contents import Content, FunctionCall, text_of
 from heaveto.events.records import Message
-from heaveto.runner.hooks import as_content
+from heaveto.runner.hooks import call_back
 from heaveto.runner.live import LiveRun
 from heaveto.runner.model_step import ask_model
 from heaveto.runner.stops import carried_run
@@ -26,17 +26,18 @@ class AgentHost(LiveRun):
         carried_run.set(self.run_id)
         hooks = self.services.app.hooks
         ctx = AgentContext(self, agent, "")
-        said = None
+        said: Content | None = None
         if hooks.at("before_run"):
             said = await hooks.first("before_run", (), ctx)
             self.check()
         if said is None:
             await self.enter(agent, "", None)
         else:
-            await ctx.say(*as_content(said).parts)
+            await ctx.say(*said.parts)
         if hooks.at("after_run"):
             await self.flush()
-            await hooks.first("after_run", (), ctx)
+            for callback in hooks.at("after_run"):
+                await call_back(callback, ctx)
         ctx.stage()
 
     async def enter(self, agent: BaseAgent, branch: str, parent: AgentContext | None) -> None:
@@ -47,7 +48,7 @@ class AgentHost(LiveRun):
             ctx, "before_agent", agent.before_agent_callbacks
         ):
             await self.flush()  # an agent sees what those before it have set
-            await agent.run(ctx)
+            await do_part(agent, ctx)
             if agent.after_agent_callbacks or hooks.at("after_agent"):
                 await self._say_first(ctx, "after_agent", agent.after_agent_callbacks)
         ctx.end()
@@ -57,11 +58,11 @@ class AgentHost(LiveRun):
     ) -> bool:
         """Ask the callbacks at a point; let the agent say what one of them returns. Return whether one did."""
         await self.flush()
-        said: Content | str | None = await self.services.app.hooks.first(point, own, ctx)
+        said: Content | None = await self.services.app.hooks.first(point, own, ctx)
         self.check()
         ctx.stage()
         if said is not None:
-            await ctx.say(*as_content(said).parts)
+            await ctx.say(*said.parts)
         return said is not None
 
     async def call_model(self, agent: LlmAgent, ctx: AgentContext) -> Message:

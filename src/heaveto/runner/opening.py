@@ -6,7 +6,7 @@ from heaveto.core.close import Ending, close_run
 from heaveto.errors import LogMovedError, RunCancelled, RunnerClosedError
 from heaveto.events.contents import Content
 from heaveto.events.records import ErrorInfo, Record, RunStarted, StateChanged
-from heaveto.runner.hooks import call_back
+from heaveto.runner.hooks import ask
 from heaveto.runner.host import AgentHost
 from heaveto.runner.stops import carried_run
 from heaveto.runner.ticket import Ticket
@@ -51,7 +51,7 @@ async def _opening(live: AgentHost, ticket: Ticket) -> list[Record]:
 async def _heard(live: AgentHost, content: Content) -> Content:
     carried_run.set(live.run_id)
     for callback in live.services.app.hooks.at("on_user_message"):
-        content = await call_back(callback, live.key, content) or content
+        content = await ask("on_user_message", callback, live.key, content) or content
     return content
 
 

@@ -143,8 +143,8 @@ class ToolOperation:
         if self.cancelled is not None or not (own or hooks.at(point)):
             return None
         try:
-            given = await hooks.first(point, own, self.tool, self.call.args, self.ctx, outcome)
-            return None if given is None else to_response(given)
+            given: dict[str, Json] | None = await hooks.first(point, own, self.tool, self.call.args, self.ctx, outcome)
+            return given
         except (asyncio.CancelledError, RunCancelled) as signal:
             if self.cancelled is None:
                 self.fatal = RuntimeError(f"a callback {point} ended itself with {type(signal).__name__}")

@@ -38,6 +38,7 @@ from heaveto.events.records import Cause, Queued, Record, SessionKey, StopReport
 from heaveto.ids import IdSource, SystemIds
 from heaveto.models.base import Model
 from heaveto.runner.app import App
+from heaveto.runner.checks import require_id, require_message, require_parts_of_runner
 from heaveto.runner.config import RunConfig
 from heaveto.runner.facade import Background
 from heaveto.runner.hooks import Plugin
@@ -95,6 +96,7 @@ class Runner:
         Raises:
             ConfigError: both or neither of `agent` and `app`, or a tree that is put together wrongly.
         """
+        require_parts_of_runner(agent, app, store)
         if (agent is None) == (app is None):
             raise ConfigError("Runner: pass either agent= or app=")
         if app is None:
@@ -479,8 +481,7 @@ class Runner:
 
     def _key(self, user_id: str, session_id: str) -> SessionKey:
         for name, value in (("user_id", user_id), ("session_id", session_id)):
-            if not value:
-                raise InputError(f"{name} must be a text that is not empty; it is {value!r}")
+            require_id(name, value)
         return SessionKey(self.app.name, user_id, session_id)
 
     def _lane(self, key: SessionKey) -> Lane:
@@ -503,6 +504,7 @@ class Runner:
 
 
 def _check_message(message: str | Content | Part) -> Content:
+    require_message(message)
     content = message if isinstance(message, Content) else Content.of(message)
     for part in content.parts:
         if isinstance(part, FunctionCall):

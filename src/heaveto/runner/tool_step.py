@@ -8,12 +8,11 @@ from collections.abc import Sequence
 
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
-from heaveto.errors import ToolArgumentsError
+from heaveto.errors import CallbackAnswerError, ToolArgumentsError
 from heaveto.events.contents import FunctionCall, Json
 from heaveto.events.records import CallSettled, CallStatus, Record
 from heaveto.runner.live import LiveRun
 from heaveto.runner.operation import ToolOperation
-from heaveto.tools.response import to_response
 
 
 async def execute_calls(live: LiveRun, agent: LlmAgent, ctx: AgentContext, calls: Sequence[FunctionCall]) -> None:
@@ -61,12 +60,14 @@ async def _prepare(
         await live.flush()
         try:
             given = await hooks.first("before_tool", agent.before_tool_callbacks, tool, call.args, operation.ctx)
+        except CallbackAnswerError:
+            raise
         except Exception as error:  # noqa: BLE001 - treated as an error of the tool
             live.check()
             return await _settle_early(live, operation, await operation.refused(error))
         live.check()  # whatever the callback said: a stop came first (F153)
         if given is not None:
-            return await _settle_early(live, operation, await operation.replaced(to_response(given)))
+            return await _settle_early(live, operation, await operation.replaced(given))
     return operation
 
 

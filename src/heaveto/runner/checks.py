@@ -1,0 +1,52 @@
+"""What a caller hands to a runner, checked at its door, so that a mistake is told where it was made."""
+
+from __future__ import annotations
+
+import os
+from reprlib import repr as short_repr
+from typing import get_args
+
+from heaveto.agents.base import AGENT_ADVICE, BaseAgent
+from heaveto.agents.pieces import require_piece
+from heaveto.errors import ConfigError, InputError
+from heaveto.events.contents import Content, Part
+from heaveto.runner.app import App
+
+
+def require_parts_of_runner(agent: object, app: object, store: object) -> None:
+    """Refuse an agent, app or store that is none; None stands for one that was left out.
+
+    Raises:
+        ConfigError: the message says what was given and what to pass.
+    """
+    if agent is not None:
+        require_piece(agent, BaseAgent, "Runner: agent", AGENT_ADVICE)
+    if app is not None:
+        require_piece(app, App, "Runner: app", "pass App('name', agent), or the agent as agent=")
+    if isinstance(store, (str, os.PathLike)):
+        raise ConfigError(f"Runner: store is not a store but {store!r}; pass SqliteStore({os.fspath(store)!r})")
+    require_piece(store, object, "Runner: store", "pass a store")
+
+
+def require_id(name: str, value: object) -> None:
+    """Refuse what cannot name a user or a session.
+
+    Raises:
+        InputError: it is no text, or empty.
+    """
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{name} must be a str that is not empty; it is {short_repr(value)}")
+
+
+def require_message(message: object) -> None:
+    """Refuse what is neither text nor a part nor a content of parts.
+
+    Raises:
+        InputError: the message says what was given.
+    """
+    parts = message.parts if isinstance(message, Content) else (message,)
+    if not isinstance(message, str) and not all(isinstance(part, get_args(Part)) for part in parts):
+        raise InputError(
+            "new_message must be a str, a part such as Text or Blob, or a Content of parts; "
+            f"it is {short_repr(message)}"
+        )
