@@ -9,7 +9,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo     set up, then watch a run being stopped, killed and continued; no key needed"
+	@echo "make demo     set up, then watch runs being stopped and killed, and sessions go on; no key needed"
 	@echo "make test     set up, then run all tests (options: make test ARGS='-k name -x')"
 	@echo "make quick    the tests without the slow ones"
 	@echo "make check    format, lint, types, imports; changes nothing"

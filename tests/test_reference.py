@@ -21,6 +21,8 @@ from heaveto.runner.hooks import Point
 from heaveto.stores.base import Store
 from heaveto.tools.base import ToolContext
 
+OF_THE_RUNNER = {"host", "stage", "end", "transferred"}
+"""Of an agent's context: what agents and callbacks do not use."""
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 COMMON = {field.name for field in msgspec.structs.fields(records._Record)}  # pyright: ignore[reportPrivateUsage]
 PART = {"provider", "data"}
@@ -171,10 +173,33 @@ def test_the_tests_and_files_that_a_page_names_exist(name: str) -> None:
     )
 
 
+def cited_cases() -> set[str]:
+    """The ids of failure cases that sources and tests name; codes of linters look alike."""
+    root = REFERENCE.parents[1]
+    files = [*root.glob("src/**/*.py"), *root.glob("tests/**/*.py")]
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines() if "noqa" not in line]
+    return {case for line in lines for case in re.findall(r"\bF\d{2,3}\b", line)}
+
+
+def test_every_failure_case_that_is_cited_is_told() -> None:
+    """Who meets an id such as F51 can look it up; what nobody cites has no row, and no id has two."""
+    told = re.findall(r"^\| (F\d+) \|", (REFERENCE.parent / "explanation/failure-cases.md").read_text("utf-8"), re.M)
+    assert sorted(told) == sorted(cited_cases())
+
+
+@pytest.mark.parametrize("place", ["src", "docs", "README.md", "examples", "benchmarks/README.md"])
+def test_nothing_refers_to_what_a_user_does_not_have(place: str) -> None:
+    """Notes that are not part of the repository are not quoted, as nobody could look them up."""
+    root = REFERENCE.parents[1] / place
+    files = [root] if root.is_file() else [file for end in ("py", "md") for file in root.glob(f"**/*.{end}")]
+    private = re.compile(r"(?<![-\w])(adk|providers|engine|ecosystem|failures|DESIGN|STYLE)\.md\b|\bDESIGN\b")
+    assert files and [str(file) for file in files if private.search(file.read_text(encoding="utf-8"))] == []
+
+
 @pytest.mark.parametrize("cls", [Runner, Run, AgentContext], ids=lambda cls: cls.__name__)
 def test_the_handles_are_described(cls: type[Any]) -> None:
     """A row for each public method and property."""
-    public = {name for name in dir(cls) if not name.startswith("_")}
+    public = {name for name in dir(cls) if not name.startswith("_")} - OF_THE_RUNNER
     told = set(first_column(section(page("runner.md"), cls.__name__)))
-    assert public <= told
+    assert public <= told and not told & OF_THE_RUNNER
     assert told - public <= {"run_id"}  # set by the constructor

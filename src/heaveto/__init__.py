@@ -1,4 +1,6 @@
-"""heaveto: LLM-agent runs that can be stopped, lost, paused and continued, with nothing broken afterwards.
+"""heaveto: LLM-agent runs that can be stopped, cut off or killed with their process, with nothing broken afterwards.
+
+The session always goes on with its next message. Pausing a run and continuing it, after a crash too, is not there yet.
 
 Names are loaded on first use, so that importing the package is quick and loads no SDK.
 """
