@@ -23,7 +23,7 @@ class IdSource(Protocol):
     def call_id(self) -> str:
         """Return a new id for a tool call.
 
-        Nine alphanumeric characters: the one shape that every provider accepts (providers.md §8).
+        Nine alphanumeric characters: the one shape that every provider accepts.
         """
         ...
 

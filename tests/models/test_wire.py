@@ -297,7 +297,7 @@ def test_attachments_are_sent_where_the_format_has_a_place_for_them() -> None:
 
 
 def test_thinking_modes_that_want_their_field_get_it() -> None:
-    """DeepSeek and Moonshot refuse a call without reasoning_content, and accept an empty one (providers.md §7)."""
+    """DeepSeek and Moonshot refuse a call without reasoning_content, and accept an empty one."""
     request = asked(user("a"), model(call("c1")), Turn("tool", (result("c1"),)))
     message = openai_chat.OpenAIChatEncoder(reasoning_content=True).encode(request)["messages"][1]
     assert message["reasoning_content"] == ""

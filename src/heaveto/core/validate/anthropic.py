@@ -1,4 +1,4 @@
-"""The rules of Anthropic Messages (providers.md §4): shape, pairing, server tools, tail.
+"""The rules of Anthropic Messages: shape, pairing, server tools, tail.
 
 Messages of one role in a row are one turn; errors name the original indices.
 """

@@ -1,4 +1,4 @@
-"""The rules of Gemini generateContent, G1 to G10 (providers.md §5): parts and roles, turns, tail, signatures."""
+"""The rules of Gemini generateContent, G1 to G10: parts and roles, turns, tail, signatures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of OpenAI Chat Completions, O1 to O16 (providers.md §2): first the schema, then the sequence."""
+"""The rules of OpenAI Chat Completions, O1 to O16: first the schema, then the sequence."""
 
 from __future__ import annotations
 

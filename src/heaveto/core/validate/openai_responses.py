@@ -1,4 +1,4 @@
-"""The rules of OpenAI Responses, R1 to R10 (providers.md §3): schema, duplicates, pairing, reasoning."""
+"""The rules of OpenAI Responses, R1 to R10: schema, duplicates, pairing, reasoning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request bodies for Anthropic Messages (providers.md §4)."""
+"""Request bodies for Anthropic Messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request bodies for Gemini generateContent, as REST takes them (providers.md §5)."""
+"""Request bodies for Gemini generateContent, as REST takes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request bodies for OpenAI Chat Completions and the many servers that speak it (providers.md §2, §7)."""
+"""Request bodies for OpenAI Chat Completions and the many servers that speak it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request bodies for OpenAI Responses (providers.md §3)."""
+"""Request bodies for OpenAI Responses."""
 
 from __future__ import annotations
 
