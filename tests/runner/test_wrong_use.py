@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from heaveto import (
     Runner,
     SequentialAgent,
     Text,
+    testing,
 )
 from heaveto.errors import ConfigError, DuplicateNameError, InputError
 from heaveto.events.records import AgentCheckpoint, ErrorInfo
@@ -313,3 +316,30 @@ def test_a_deadline_that_was_meant_as_a_time_span_is_refused() -> None:
     """`deadline` is a point in epoch seconds; a small number is a span, for which there is max_seconds."""
     with pytest.raises(InputError, match="use max_seconds=30"):
         RunConfig(deadline=30)
+
+
+# --- the test kit -----------------------------------------------------------------------------------------------------
+
+_WITHOUT = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"_pytest", "openai", "pytest", "starlette", "uvicorn"}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Missing())
+from heaveto.testing import *
+print(CrashingStore, ChatEmulator, EmulatorThread, check_promises, ScriptedModel)
+"""
+
+
+def test_the_test_kit_needs_nothing_but_the_package() -> None:
+    """`from heaveto.testing import *` works without pytest and without any extra."""
+    done = subprocess.run([sys.executable, "-c", _WITHOUT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_name_of_the_test_kit_is_there() -> None:
+    """What `heaveto.testing` promises can be got, the store's suite by name."""
+    assert [name for name in [*testing.__all__, "StoreContract"] if not hasattr(testing, name)] == []

@@ -1,5 +1,8 @@
-"""What users need to test their own agents: a scripted model, a fake clock, an emulated provider, and the suite that
-every store passes."""
+"""What users need to test their own agents: a scripted model, a fake clock, an emulated provider, crashes on purpose,
+and the suite that every store passes.
+
+Names are loaded on first use. Only `StoreContract` needs pytest, so ``import *`` leaves it out: import it by name.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from heaveto.testing.clock import FakeClock, settle
+    from heaveto.testing.crash import CrashingStore
+    from heaveto.testing.emulator import ChatEmulator, EmulatorThread
+    from heaveto.testing.promises import check_promises
     from heaveto.testing.script import (
         call,
         cut,
@@ -23,22 +29,29 @@ if TYPE_CHECKING:
         usage,
     )
     from heaveto.testing.scripted_model import ScriptedModel
-    from heaveto.testing.store_contract import StoreContract
+    from heaveto.testing.store_contract import StoreContract as StoreContract  # public, though not in __all__
 
 _SCRIPT = ("call", "cut", "delay", "fault", "finish", "gate", "give", "hang", "raw_call", "say", "think", "usage")
 _HOME_OF = {
+    "ChatEmulator": "heaveto.testing.emulator",
+    "CrashingStore": "heaveto.testing.crash",
+    "EmulatorThread": "heaveto.testing.emulator",
     "FakeClock": "heaveto.testing.clock",
-    "settle": "heaveto.testing.clock",
     "ScriptedModel": "heaveto.testing.scripted_model",
     "StoreContract": "heaveto.testing.store_contract",
+    "check_promises": "heaveto.testing.promises",
+    "settle": "heaveto.testing.clock",
     **dict.fromkeys(_SCRIPT, "heaveto.testing.script"),
 }
 
 __all__ = [
+    "ChatEmulator",
+    "CrashingStore",
+    "EmulatorThread",
     "FakeClock",
     "ScriptedModel",
-    "StoreContract",
     "call",
+    "check_promises",
     "cut",
     "delay",
     "fault",
