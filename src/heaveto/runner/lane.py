@@ -164,11 +164,13 @@ class Lane:
         try:
             while not self._must_end() and (self._entering or self.log.state.queue or self._reap):
                 await self._take_turn()
-        except Exception as error:  # noqa: BLE001 - handed to those who wait
-            self._refuse_all(error)
         except asyncio.CancelledError:
             self._refuse_all(RunnerClosedError())
             raise
+        except BaseException as error:
+            self._refuse_all(error)  # handed to those who wait
+            if not isinstance(error, Exception):
+                raise
         finally:
             self._pump = None
             if self._must_end():
@@ -249,17 +251,20 @@ class Lane:
             run_id = await self._run(lease, ticket)
         except StaleLeaseError:
             raise
-        except Exception as error:
+        except asyncio.CancelledError:
+            self._refuse(ticket, RunnerClosedError())
+            raise
+        except BaseException as error:
             self._refuse(ticket, error)
             self._reap = self._reap or self.log.state.current is not None
-            if ticket.run_id in self.log.state.queue:
+            if ticket.run_id in self.log.state.queue or not isinstance(error, Exception):
                 raise  # it waits on, for the next one who looks here; to try again at once would spin
             return []
         await self._tell_end(self.log.state.run(run_id))
         return [run_id]
 
     async def _run(self, lease: Lease, ticket: Ticket) -> str:
-        await self._await_stragglers(ticket.config.straggler_wait_seconds)
+        await self._await_stragglers(ticket)
         live = AgentHost(self._services, self.log, lease, ticket.run_id, ticket.config)
         self.live, self._carried = live, ticket
         try:
@@ -307,12 +312,33 @@ class Lane:
         for task in live.stragglers:
             self._stragglers.add(task)
             self._services.background.add(task)
-            task.add_done_callback(self._stragglers.discard)
+            task.add_done_callback(self._forget_straggler)
             task.add_done_callback(self._services.background.discard)
 
-    async def _await_stragglers(self, seconds: float) -> None:
-        if seconds > 0 and self._stragglers:
-            await asyncio.wait(set(self._stragglers), timeout=seconds)
+    def _forget_straggler(self, task: asyncio.Task[None]) -> None:
+        self._stragglers.discard(task)
+        self.log.notify()
+
+    async def _await_stragglers(self, ticket: Ticket) -> None:
+        """Let what an earlier stop left running end, as long as the run wants to wait, is not stopped, and may start.
+
+        Raises:
+            RunnerClosedError: the runner was closed meanwhile.
+        """
+        if not self._stragglers or ticket.config.straggler_wait_seconds <= 0:
+            return
+        run, news = self.log.state.run(ticket.run_id), asyncio.Event()
+        unwatch = self.log.watch(news.set)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ticket.config.straggler_wait_seconds):
+                    while self._stragglers and run.cancel is None and run.ended is None and not self.closed:
+                        news.clear()
+                        await news.wait()
+        finally:
+            unwatch()
+        if self.closed:
+            raise RunnerClosedError
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

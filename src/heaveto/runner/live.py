@@ -63,6 +63,7 @@ class LiveRun:
 
     def __init__(self, services: Services, log: SessionLog, lease: Lease, run_id: str, config: RunConfig) -> None:
         self.services, self.log, self.lease, self.config, self.run_id = services, log, lease, config, run_id
+        self.run: RunState = log.state.run(run_id)
         self.journal = Journal(log, lease, run_id, services.app.hooks, self.check)
         self.drafts: dict[str, LiveDraft] = {}
         self.operations: dict[str, Stoppable] = {}
@@ -85,10 +86,6 @@ class LiveRun:
     @property
     def session(self) -> SessionState:
         return self.log.state
-
-    @property
-    def run(self) -> RunState:
-        return self.log.state.run(self.run_id)
 
     def stamp(self) -> tuple[str, float]:
         return self.services.stamp()

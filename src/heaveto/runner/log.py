@@ -14,6 +14,7 @@ from heaveto.core.project import View
 from heaveto.core.request import Profile, Turns
 from heaveto.errors import SessionErasedError, StoreError
 from heaveto.events.records import Record, SessionKey
+from heaveto.runner.detached import detach
 from heaveto.stores.base import Guard, Store
 
 logger = logging.getLogger("heaveto")
@@ -50,7 +51,7 @@ class SessionLog:
         """Why there is nothing to follow any more: the session was erased."""
         self._watchers: list[Callable[[], None]] = []
         self._views: OrderedDict[tuple[str, str, Profile], View] = OrderedDict()
-        self._inflight: set[asyncio.Task[int]] = set()
+        self._inflight: set[asyncio.Task[None]] = set()
         self._refreshing: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
         self._hinted = 0
@@ -77,16 +78,16 @@ class SessionLog:
 
         Cancelling the caller does not cancel the append: it goes on, and `settle` waits for it.
         """
-        return await asyncio.shield(self.append_soon(records, token=token, expect=expect, guard=guard))
+        return await self.append_soon(records, token=token, expect=expect, guard=guard)
 
     def append_soon(
         self, records: Sequence[Record], *, token: int | None, expect: int | None = None, guard: Guard | None = None
     ) -> asyncio.Future[int]:
-        """Begin an append and return its future, which must be shielded where its waiter may be cancelled."""
-        task = asyncio.ensure_future(self._append(records, token, expect, guard))
+        """Begin an append and return its outcome."""
+        task, outcome = detach(self._append(records, token, expect, guard))
         self._inflight.add(task)
         task.add_done_callback(self._landed)
-        return task
+        return outcome
 
     async def _append(
         self, records: Sequence[Record], token: int | None, expect: int | None, guard: Guard | None
@@ -110,16 +111,14 @@ class SessionLog:
                 return
         await self.refresh()
 
-    def _landed(self, task: asyncio.Task[int]) -> None:
+    def _landed(self, task: asyncio.Task[None]) -> None:
         self._inflight.discard(task)
-        if not task.cancelled():
-            task.exception()  # an abandoned append's error is its caller's loss, not a warning at exit
         self._follow_hint()
 
     async def settle(self) -> None:
-        """Wait until no append of this process is under way."""
-        while self._inflight:
-            await asyncio.wait(self._inflight)
+        """Wait for the appends that are under way now. Those that begin meanwhile do not hold the caller up."""
+        if self._inflight:
+            await asyncio.wait(set(self._inflight))
 
     def _absorb(self, records: Sequence[Record]) -> None:
         last = self.state.last_seq

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from heaveto.core.close import Ending, close_run
 from heaveto.errors import LogMovedError, RunCancelled, RunnerClosedError
 from heaveto.events.contents import Content
-from heaveto.events.records import ErrorInfo, Record, RunStarted, StateChanged
+from heaveto.events.records import Record, RunStarted, StateChanged
+from heaveto.runner.failure import info_of
 from heaveto.runner.hooks import ask
 from heaveto.runner.host import AgentHost
 from heaveto.runner.stops import carried_run
@@ -43,7 +46,7 @@ async def _opening(live: AgentHost, ticket: Ticket) -> list[Record]:
         if run.status != "queued":
             raise  # its sender is told
         live.error = error
-        ending = Ending("failed", error=ErrorInfo(type(error).__name__, str(error)))
+        ending = Ending("failed", error=info_of(error))
         return close_run(run, ending, stamp=live.services.stamp)
     return _started(live, ticket, content)
 
@@ -51,8 +54,18 @@ async def _opening(live: AgentHost, ticket: Ticket) -> list[Record]:
 async def _heard(live: AgentHost, content: Content) -> Content:
     carried_run.set(live.run_id)
     for callback in live.services.app.hooks.at("on_user_message"):
-        content = await ask("on_user_message", callback, live.key, content) or content
+        try:
+            content = await ask("on_user_message", callback, live.key, content) or content
+        except BaseException as signal:
+            if isinstance(signal, (Exception, KeyboardInterrupt)) or live.stop_asked is not None or _is_cancelled():
+                raise
+            raise RuntimeError(f"a callback on_user_message ended itself with {type(signal).__name__}") from signal
     return content
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _started(live: AgentHost, ticket: Ticket, content: Content) -> list[Record]:

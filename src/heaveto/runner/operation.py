@@ -16,6 +16,7 @@ from heaveto.errors import GuardTakenError, NotSerializableError, RunCancelled, 
 from heaveto.events.contents import FunctionCall, Json
 from heaveto.events.records import CallProgress, CallSettled, CallStarted, CallStatus, Cause, Record, StateChanged
 from heaveto.runner.blocking import run_in_thread
+from heaveto.runner.failure import message_of
 from heaveto.runner.live import LiveRun
 from heaveto.runner.services import logger
 from heaveto.stores.base import Guard
@@ -97,12 +98,16 @@ class ToolOperation:
             response = to_response(await self._work())
         except ToolFatalError as error:
             self.fatal = error
-            return self._settlement("failed", {"error": str(error)})
+            return self._settlement("failed", {"error": message_of(error)})
         except NotSerializableError as error:
-            return self._settlement("failed", {"error": f"The tool ran, but its result cannot be recorded: {error}"})
+            return self._settlement(
+                "failed", {"error": f"The tool ran, but its result cannot be recorded: {message_of(error)}"}
+            )
         except Exception as error:  # noqa: BLE001 - an edge: the tool's own code
             return await self._failed(error)
-        except (asyncio.CancelledError, RunCancelled, SystemExit, BaseExceptionGroup) as signal:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as signal:  # noqa: BLE001 - a signal of any kind ends this call, never the run
             # An event loop that shuts down cancels all tasks at once: the supervisor's turn to say so comes first.
             await asyncio.sleep(0)
             return await self._failed(RuntimeError(f"the tool ended itself with {type(signal).__name__}"))
@@ -129,7 +134,7 @@ class ToolOperation:
         if given is not None:
             return self._settlement("succeeded", given)
         logger.info("tool %s raised", self.tool.name, exc_info=error)
-        return self._settlement("failed", {"error": f"{type(error).__name__}: {error}"})
+        return self._settlement("failed", {"error": f"{type(error).__name__}: {message_of(error)}"})
 
     async def _ask(
         self, point: Literal["after_tool", "on_tool_error"], own: Sequence[Callable[..., Any]], outcome: object
@@ -145,11 +150,13 @@ class ToolOperation:
         try:
             given: dict[str, Json] | None = await hooks.first(point, own, self.tool, self.call.args, self.ctx, outcome)
             return given
-        except (asyncio.CancelledError, RunCancelled) as signal:
-            if self.cancelled is None:
-                self.fatal = RuntimeError(f"a callback {point} ended itself with {type(signal).__name__}")
         except Exception as error:  # noqa: BLE001 - raised again when the call is settled
             self.fatal = error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as signal:  # noqa: BLE001 - whatever it signals, the call keeps its outcome
+            if self.cancelled is None:
+                self.fatal = RuntimeError(f"a callback {point} ended itself with {type(signal).__name__}")
         return None
 
     def _settlement(
@@ -197,7 +204,7 @@ class ToolOperation:
         """Return the settlement of a call whose before-tool callback raised: the tool is not executed."""
         if isinstance(error, ToolFatalError):
             self.fatal = error
-            return [self._settlement("failed", {"error": str(error)})]
+            return [self._settlement("failed", {"error": message_of(error)})]
         settled = await self._failed(error)
         return [settled] if settled is not None else []
 
@@ -234,7 +241,9 @@ class ToolOperation:
     def _call_hook(self, hook: Callable[[], None]) -> None:
         try:
             hook()
-        except Exception:  # noqa: BLE001 - a hook's fault must not hold up the stop
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - a hook's fault, or its own `raise_if_cancelled`, must not hold up the stop
             logger.exception("an on_cancel hook of tool %s failed", self.tool.name)
 
     # --- what the tool asks for -----------------------------------------------------------------------------------

@@ -110,6 +110,7 @@ class Runner:
         self._lanes: OrderedDict[SessionKey, Lane] = OrderedDict()
         self._create_sessions = create_sessions
         self._closed = False
+        self._closing: asyncio.Task[None] | None = None
         self._background: Background | None = None
 
     # --- runs -----------------------------------------------------------------------------------------------------
@@ -413,11 +414,15 @@ class Runner:
     async def aclose(self) -> None:
         """Drain: take no new runs, stop those that run (cause ``shutdown``), write their endings, close the store.
 
-        Messages that still wait stay in the inbox, for the next process. Idempotent.
+        Messages that still wait stay in the inbox, for the next process. Idempotent: whoever calls it waits for the
+        same end, and cancelling one who waits does not keep it from coming.
         """
-        if self._closed:
-            return
-        self._closed = True
+        if self._closing is None:
+            self._closed = True
+            self._closing = asyncio.create_task(self._close(), name="heaveto closing")
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         lanes = list(self._lanes.values())
         for lane in lanes:
             lane.closed = True

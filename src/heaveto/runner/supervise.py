@@ -16,8 +16,7 @@ from heaveto.agents.base import BaseAgent
 from heaveto.core.close import Ending, Work, close_run
 from heaveto.core.limits import seconds_left
 from heaveto.errors import HeavetoError, LimitExceededError, LogMovedError
-from heaveto.events.contents import calls_of
-from heaveto.events.records import Cause, ErrorInfo, Message, Operation, Record, RunEnded
+from heaveto.events.records import Cause, ErrorInfo, Operation, Record, RunEnded
 from heaveto.runner.host import AgentHost
 from heaveto.runner.live import LiveRun
 
@@ -169,7 +168,7 @@ async def _close(live: LiveRun, ending: Ending) -> RunEnded | None:
         if live.run.ended is not None:
             return live.run.ended  # another worker took the session over and closed the run
         steered = live.run.steered_seq
-        staged = await _closing_stage(live)
+        staged = live.journal.take()
         live.sealing = True
         records = _closing_records(live, ending, staged)
         try:
@@ -187,15 +186,6 @@ async def _close(live: LiveRun, ending: Ending) -> RunEnded | None:
         elif ending.outcome == "completed" and live.run.steered_seq > steered:
             await live.journal.flush()
             return None
-
-
-async def _closing_stage(live: LiveRun) -> list[Record]:
-    """Return what is staged for the closing batch; what holds calls is appended before, so that they are settled."""
-    staged = live.journal.take()
-    if any(isinstance(record, Message) and calls_of(record.parts) for record in staged):
-        await live.journal.record_fact(staged)
-        return []
-    return staged
 
 
 def _closing_records(live: LiveRun, ending: Ending, staged: Sequence[Record]) -> list[Record]:

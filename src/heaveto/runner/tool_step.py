@@ -11,6 +11,7 @@ from heaveto.agents.llm import LlmAgent
 from heaveto.errors import CallbackAnswerError, ToolArgumentsError
 from heaveto.events.contents import FunctionCall, Json
 from heaveto.events.records import CallSettled, CallStatus, Record
+from heaveto.runner.failure import message_of
 from heaveto.runner.live import LiveRun
 from heaveto.runner.operation import ToolOperation
 
@@ -51,9 +52,16 @@ async def _prepare(
     try:
         bound = tool.bind(call.args)
     except ToolArgumentsError as error:
-        return [_settle(live, call, "failed", {"error": f"{error} The call was not executed."})]
+        return [_settle(live, call, "failed", {"error": f"{message_of(error)} The call was not executed."})]
     except Exception as error:  # noqa: BLE001 - a validator of the tool's author that raises something of its own
-        return [_settle(live, call, "failed", {"error": f"{type(error).__name__}: {error} The call was not executed."})]
+        return [
+            _settle(
+                live,
+                call,
+                "failed",
+                {"error": f"{type(error).__name__}: {message_of(error)} The call was not executed."},
+            )
+        ]
     operation = ToolOperation(live, agent, ctx, call, tool, bound)
     hooks = live.services.app.hooks
     if agent.before_tool_callbacks or hooks.at("before_tool"):
