@@ -24,7 +24,7 @@ def name(page: Path) -> str:
 
 
 def typing_problem(block: str) -> str:
-    """Return what the prompt of ``python -m asyncio`` would refuse of a block that is pasted into it; empty if nothing."""
+    """Return what a ``python -m asyncio`` prompt refuses of a block that is pasted into it; empty if nothing."""
     compiler = codeop.CommandCompiler()
     compiler.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     pending: list[str] = []
@@ -45,7 +45,7 @@ def bare_environment() -> dict[str, str]:
 
 @pytest.mark.parametrize("page", PROGRAMS, ids=name)
 def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    """What a page shows works as it stands, in a fresh process, without a key; and again, over what the first time left."""
+    """What a page shows works as it stands, in a fresh process, without a key; and once more, over what that left."""
     command = [sys.executable, "-W", "error", str(ROOT / "tests/run_page.py"), str(page)]
     for time in ("first", "second"):
         done = subprocess.run(

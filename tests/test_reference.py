@@ -183,7 +183,8 @@ def cited_cases() -> set[str]:
 
 def test_every_failure_case_that_is_cited_is_told() -> None:
     """Who meets an id such as F51 can look it up; what nobody cites has no row, and no id has two."""
-    told = re.findall(r"^\| (F\d+) \|", (REFERENCE.parent / "explanation/failure-cases.md").read_text("utf-8"), re.M)
+    text = (REFERENCE.parent / "explanation/failure-cases.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| (F\d+) \|", text, re.MULTILINE)
     assert sorted(told) == sorted(cited_cases())
 
 

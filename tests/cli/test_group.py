@@ -39,13 +39,26 @@ def test_help_loads_no_command() -> None:
     assert heavy & set(loaded) == set()
 
 
-@pytest.mark.parametrize("name", ["demo", "run", "sessions", "log", "doctor"])
+@pytest.mark.parametrize("name", ["demo", "run", "sessions", "log", "stop", "erase", "doctor"])
 def test_each_command_is_listed_and_has_help(name: str) -> None:
     """The list knows every command, and each one explains itself."""
     runner = CliRunner()
     assert f"\n  {name} " in runner.invoke(group.heaveto, ["--help"]).output
     result = runner.invoke(group.heaveto, [name, "--help"])
     assert result.exit_code == 0 and "Usage:" in result.output
+
+
+def test_help_shows_no_marks_of_its_makers() -> None:
+    """What click needs for its layout is not shown; what this version cannot do is not promised."""
+    shown = CliRunner().invoke(group.heaveto, ["--help"]).output
+    assert "\\b" not in shown and "\b" not in shown and "\nExit codes: 0 ok" in shown.replace("\n  ", "\n")
+    assert "paus" not in shown and "continued" not in shown
+
+
+def test_it_is_run_as_a_module_too() -> None:
+    """`python -m heaveto` is the command."""
+    command = [sys.executable, "-W", "error", "-m", "heaveto", "--version"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.startswith("heaveto ")
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sqlite3
 import subprocess
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.cli.terminal import environment, heaveto
+from tests.cli.terminal import Terminal, environment, heaveto
 
 from heaveto import LlmAgent, Runner, SqliteStore
 from heaveto.cli.group import heaveto as group
@@ -73,8 +75,9 @@ def test_a_log_is_told_as_a_timeline(store: Path) -> None:
     """A line for each record, readable, with its seq."""
     result = run("log", "one", "--user", "bo", "--store", store)
     lines = result.stdout.splitlines()
-    assert [line.split()[3] for line in lines] == ["RunStarted", "Message", "AgentCheckpoint", "RunEnded"]
+    assert [line.split()[4] for line in lines] == ["RunStarted", "Message", "AgentCheckpoint", "RunEnded"]
     assert "message: Hi?" in lines[0] and "desk: Yes." in lines[1] and "\x1b" not in result.stdout
+    assert re.match(r" +1  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ", lines[0])  # a date, too
 
 
 def test_a_log_can_be_had_as_json_that_reads_back(store: Path) -> None:
@@ -91,6 +94,39 @@ def test_a_session_that_is_not_clear_is_asked_for_again(store: Path, name: str, 
     """An ambiguous name lists the full ones; an unknown one says how to find those there are."""
     result = run("log", name, "--store", store)
     assert result.exit_code == 2 and words in result.stderr
+
+
+def test_a_run_whose_process_died_is_shown_as_such(store: Path) -> None:
+    """Who looks sees the difference between a run that works and one that nobody carries."""
+    leave_open(store)
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute("UPDATE sessions SET owner = 'host:1:dead', since = 0 WHERE user = 'al'")
+        connection.commit()
+    listed = run("sessions", "--store", store, "--user", "al").stdout
+    assert "run left: its process died; the next message, or Runner.recover(), closes it" in listed
+    (line,) = run("sessions", "--store", store, "--user", "al", "--json").stdout.splitlines()
+    assert (json.loads(line)["open_run"], json.loads(line)["carrier"]) == ("left", "died")
+
+
+@pytest.mark.parametrize("command", [["sessions"], ["log", "one", "--user", "bo"], ["doctor"]])
+def test_looking_leaves_no_file_behind(store: Path, command: list[str]) -> None:
+    """Neither SQLite's side files nor anything else, and the store's bytes are the same."""
+    before = {file.name: file.read_bytes() for file in store.parent.iterdir()}
+    where = [store] if command == ["doctor"] else ["--store", store]
+    assert run(*command, *where).exit_code == 0
+    assert {file.name: file.read_bytes() for file in store.parent.iterdir()} == before
+
+
+def test_on_a_terminal_a_listing_has_a_header_and_a_log_its_days(store: Path) -> None:
+    """People see what the columns are, and when it was."""
+    with Terminal("sessions", "--store", store, cwd=store.parent) as listing:
+        listing.wait_for("records")
+        listing.wait_for("desk/al/one")
+        assert listing.end() == 0
+    with Terminal("log", "desk/al/one", "--store", store, cwd=store.parent) as log:
+        log.wait_for(f"{datetime.now(UTC):%Y-}")
+        log.wait_for("RunStarted")
+        assert log.end() == 0
 
 
 @pytest.mark.parametrize("command", [["sessions"], ["log", "one"]])

@@ -14,7 +14,7 @@ from typing import Literal
 import click
 
 from heaveto.cli.exits import FAILED
-from heaveto.cli.reading import connect_to_read, require_store
+from heaveto.cli.reading import DEFAULT_STORE, connect_to_read, require_store
 from heaveto.clock import SystemClock
 from heaveto.core.fold import fold
 from heaveto.errors import HeavetoError
@@ -38,13 +38,13 @@ class Finding:
 
 
 @click.command("doctor")
-@click.argument("store", type=click.Path(path_type=Path))
+@click.argument("store", type=click.Path(path_type=Path), default=DEFAULT_STORE)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per finding.")
 def command(store: Path, as_json: bool) -> None:
     """Check a store file: damage, schema, logs, unfinished runs, leases of the dead; and say what to do.
 
-    Opens the file for reading only. The exit code is 1 if something is wrong; unfinished runs are not wrong: a runner
-    that opens the store closes them.
+    STORE is its file, heaveto.db if none is named. It is opened for reading only. The exit code is 1 if something is
+    wrong; unfinished runs are not wrong: a runner that opens the store closes them.
     """
     findings: list[Finding] = []
     for finding in examine(store):

@@ -11,10 +11,15 @@ import click
 from heaveto.errors import ConfigError, HeavetoError, InputError
 
 _COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("heaveto.cli.demo.command", "Watch runs being stopped, killed and continued; offline, no key needed."),
+    "demo": (
+        "heaveto.cli.demo.command",
+        "Watch runs being stopped and killed, and sessions go on; offline, no key needed.",
+    ),
     "run": ("heaveto.cli.run", "Chat with an agent in a Python file or module."),
     "sessions": ("heaveto.cli.sessions", "List the sessions of a store."),
     "log": ("heaveto.cli.log", "Show what a session's log holds."),
+    "stop": ("heaveto.cli.stop", "Stop a run, in whichever process it is carried."),
+    "erase": ("heaveto.cli.erase", "Delete a session's content for good."),
     "doctor": ("heaveto.cli.doctor", "Check a store file and say what to do."),
 }
 """By name: the module that defines `command`, and the line in ``heaveto --help``."""
@@ -46,14 +51,17 @@ class _LazyGroup(click.Group):
             raise click.ClickException(f"{error.code}: {error}") from error  # which exits with 1
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+_HELP = """LLM-agent runs that can be stopped, cut off or killed with their process, with nothing broken afterwards.
+
+\b
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 waiting for an answer, 4 cancelled, 130 by Ctrl-C.
+"""
+
+
+@click.group(cls=_LazyGroup, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(None, "--version", package_name="heaveto", prog_name="heaveto", message="%(prog)s %(version)s")
 @click.pass_context
 def heaveto(ctx: click.Context) -> None:
-    r"""LLM-agent runs that can be stopped, lost, paused and continued, with nothing broken afterwards.
-
-    \b
-    Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 waiting for an answer, 4 cancelled, 130 by Ctrl-C.
-    """
+    """The command as a whole."""
     if os.environ.get("NO_COLOR"):
         ctx.color = False

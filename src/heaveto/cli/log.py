@@ -45,9 +45,11 @@ def command(session: str, store: Path, user: str | None, as_json: bool, follow: 
     """
     with reading(store) as queries:
         key = find_session(queries, session, user).key
+        page = _Page(as_json=as_json)
         try:
             for records in _batches(queries, key, follow=follow):
-                _print(records, as_json=as_json)
+                for record in records:
+                    page.print(record)
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
 
@@ -64,10 +66,26 @@ def _batches(queries: Queries, key: SessionKey, *, follow: bool) -> Iterator[Seq
         time.sleep(_POLL_SECONDS)
 
 
-def _print(records: Sequence[Record], *, as_json: bool) -> None:
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for record in records:
-        click.echo(as_line(record) if as_json else _timeline(record, width))
+class _Page:
+    """The timeline as it is printed: on a terminal a day has a line of its own, else each line has its date."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json, self._day = as_json, ""
+        self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+    def print(self, record: Record) -> None:
+        if self._as_json:
+            click.echo(as_line(record))
+            return
+        day = f"{_local(record):%Y-%m-%d}"
+        if self._width is not None and day != self._day:
+            click.echo(click.style(day, underline=True))
+        self._day = day
+        click.echo(_timeline(record, self._width))
+
+
+def _local(record: Record) -> datetime:
+    return datetime.fromtimestamp(record.time).astimezone()
 
 
 def as_line(record: Record) -> str:
@@ -77,7 +95,7 @@ def as_line(record: Record) -> str:
 
 
 def _timeline(record: Record, width: int | None) -> str:
-    when = datetime.fromtimestamp(record.time).astimezone().strftime("%H:%M:%S.%f")[:-3]
+    when = _local(record).strftime("%H:%M:%S.%f" if width is not None else "%Y-%m-%d %H:%M:%S.%f")[:-3]
     run = record.run_id[-_SHORT_RUN_ID:]
     head = f"{record.seq:>5}  {when}  {run:<{_SHORT_RUN_ID}}  {type(record).__name__:<15} "
     text = summary_of(record)

@@ -18,12 +18,27 @@ from heaveto.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, typed_error
 
 DEFAULT_STORE = "heaveto.db"
 _BUSY_SECONDS = 5.0
+_WAL_MODE = b"\x02\x02"  # bytes 18 and 19 of SQLite's file header
 _ALL = 1_000_000
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Open an existing file so that nothing can be written through the connection."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
+    """Open an existing file so that nothing can be written through the connection.
+
+    SQLite's side files are made by whoever opens a file in WAL mode first, and only a connection that may write removes
+    them. Where nobody has it open, and so there is nothing to write either, it is opened as such, and left as it was.
+    """
+    mode = "rw" if _is_at_rest(path) else "ro"
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=_BUSY_SECONDS)
+    connection.execute("PRAGMA query_only=ON")
+    return connection
+
+
+def _is_at_rest(path: Path) -> bool:
+    """Whether a file is in WAL mode and has no WAL: then opening it for writing changes nothing."""
+    with path.open("rb") as file:
+        header = file.read(20)
+    return header[18:20] == _WAL_MODE and not path.with_name(f"{path.name}-wal").exists()
 
 
 @contextmanager

@@ -35,7 +35,7 @@ _PLAIN_WIDTH = 110
 @click.option("--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Keep the files here.")
 @click.option("--fast", is_flag=True, help="No pauses for readers.")
 def command(directory: Path | None, fast: bool) -> None:
-    """Watch runs being stopped, killed and continued.
+    """Watch runs being stopped and killed, and sessions go on.
 
     A support agent runs through the real OpenAI connector, over HTTP, against a bundled provider that judges each
     request by the real one's rules; its log is an SQLite file. Every scene checks its promises: the exit code is 1 if

@@ -1,0 +1,5 @@
+"""``python -m heaveto``: the command ``heaveto``."""
+
+from heaveto.cli import main
+
+main()
