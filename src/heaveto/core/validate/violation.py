@@ -12,7 +12,8 @@ Body = dict[str, Any]
 class Violation(msgspec.Struct, frozen=True):
     """A broken rule, with the answer that the provider gives: HTTP status and error body.
 
-    `rule` is an id such as ``O3``, explained where the rule is written; `unconfirmed` tells that no public report proves the rule.
+    `rule` is an id such as ``O3``, explained where the rule is written; `unconfirmed` tells that no public report
+    proves it.
     """
 
     rule: str
