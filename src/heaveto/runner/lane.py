@@ -232,7 +232,7 @@ class Lane:
             return None
         except LeaseHeldError:
             changed = asyncio.Event()
-            unwatch = self.log.watch(changed.set)
+            unwatch = self.log.watch(changed.set, lease=True)
             try:
                 await self.log.refresh()
                 if self._entering is not None and not self._may_yet_start(self._entering):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
@@ -32,7 +33,9 @@ class SessionLog:
     __slots__ = (
         "_hinted",
         "_inflight",
+        "_lease_watchers",
         "_refreshing",
+        "_still",
         "_unsubscribe",
         "_views",
         "_watchers",
@@ -50,8 +53,10 @@ class SessionLog:
         self.lost: SessionErasedError | None = None
         """Why there is nothing to follow any more: the session was erased."""
         self._watchers: list[Callable[[], None]] = []
+        self._lease_watchers: list[Callable[[], None]] = []
         self._views: OrderedDict[tuple[str, str, Profile], View] = OrderedDict()
         self._inflight: set[asyncio.Task[None]] = set()
+        self._still: asyncio.Future[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
         self._hinted = 0
@@ -84,14 +89,22 @@ class SessionLog:
         self, records: Sequence[Record], *, token: int | None, expect: int | None = None, guard: Guard | None = None
     ) -> asyncio.Future[int]:
         """Begin an append and return its outcome."""
-        task, outcome = detach(self._append(records, token, expect, guard))
+        gate = self._still if expect is None else None
+        task, outcome = detach(self._append(records, token, expect, guard, gate))
         self._inflight.add(task)
         task.add_done_callback(self._landed)
         return outcome
 
     async def _append(
-        self, records: Sequence[Record], token: int | None, expect: int | None, guard: Guard | None
+        self,
+        records: Sequence[Record],
+        token: int | None,
+        expect: int | None,
+        guard: Guard | None,
+        gate: asyncio.Future[None] | None,
     ) -> int:
+        if gate is not None:
+            await asyncio.wait({gate})
         last = await self.store.append(self.key, records, token=token, expect=expect, guard=guard)
         first = last - len(records) + 1
         if first <= self.state.last_seq + 1:
@@ -120,6 +133,27 @@ class SessionLog:
         if self._inflight:
             await asyncio.wait(set(self._inflight))
 
+    @asynccontextmanager
+    async def still(self) -> AsyncIterator[None]:
+        """Hold the log still for a look and a conditional append: what this process appends meanwhile comes behind it.
+
+        Without it a run whose tools record something all the time could never be stopped: the log would always have
+        moved. Within the block, append with `expect` only; anything else would wait for the block's own end.
+        """
+        before: set[asyncio.Future[None]] = {*self._inflight}
+        previous = self._still
+        self._still = end = asyncio.get_running_loop().create_future()
+        try:
+            if previous is not None:
+                before.add(previous)
+            if before:
+                await asyncio.wait(before)
+            yield
+        finally:
+            end.set_result(None)
+            if self._still is end:
+                self._still = None
+
     def _absorb(self, records: Sequence[Record]) -> None:
         last = self.state.last_seq
         fresh = [record for record in records if record.seq > last]
@@ -134,15 +168,22 @@ class SessionLog:
         for watcher in tuple(self._watchers):
             watcher()
 
-    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Call `watcher` after each change, also by other processes, until the returned function is called."""
+    def watch(self, watcher: Callable[[], None], *, lease: bool = False) -> Callable[[], None]:
+        """Call `watcher` after each change, also by other processes, until the returned function is called.
+
+        With `lease`, also when the session's lease may have become free.
+        """
         if not self._watchers:
             self._unsubscribe = self.store.subscribe(self.key, self._hint)
         self._watchers.append(watcher)
+        if lease:
+            self._lease_watchers.append(watcher)
 
         def unwatch() -> None:
             if watcher in self._watchers:
                 self._watchers.remove(watcher)
+            if watcher in self._lease_watchers:
+                self._lease_watchers.remove(watcher)
             if not self._watchers and self._unsubscribe is not None:
                 self._unsubscribe()
                 self._unsubscribe = None
@@ -160,8 +201,8 @@ class SessionLog:
         self._hinted = max(self._hinted, last_seq)
         if self._hinted > self.state.last_seq:
             self._follow_hint()
-        else:
-            self.notify()
+        for watcher in tuple(self._lease_watchers):
+            watcher()
 
     def _follow_hint(self) -> None:
         behind = self._hinted > self.state.last_seq

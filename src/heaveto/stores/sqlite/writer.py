@@ -6,8 +6,10 @@ import asyncio
 import math
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,7 +17,7 @@ from heaveto.errors import HeavetoError, StoreError
 from heaveto.events.records import SessionKey
 from heaveto.stores.sqlite.ledger import Ledger
 from heaveto.stores.sqlite.schema import typed_error
-from heaveto.stores.sqlite.worker import Operation, Worker
+from heaveto.stores.sqlite.worker import Operation, Worker, deliver
 from heaveto.stores.subscriptions import Subscriptions
 
 POLL_SECONDS = 0.025
@@ -37,6 +39,7 @@ class Writer(Worker):
         self._path, self._open_ledger, self._subscriptions = path, open_ledger, subscriptions
         self._ledger: Ledger | None = None
         self._idle_turns = 0
+        self._looked_around = 0.0
         self._lock = threading.Lock()  # between the thread and `do_now`
         self.listener: asyncio.AbstractEventLoop | None = None
 
@@ -110,10 +113,19 @@ class Writer(Worker):
     # --- after a batch, and between batches
 
     def after(self, batch: Sequence[Operation]) -> None:
-        super().after(batch)
+        """Deliver a batch and the news of it in one step of the event loop; look around every 25 ms only."""
         with self._lock:
-            if self._ledger is not None:
-                self._look_around(self._ledger)
+            own = self._own_changes(self._ledger) if self._ledger is not None else {}
+        deliver(batch, partial(self._settle_and_tell, own))
+        if time.monotonic() - self._looked_around >= POLL_SECONDS:
+            with self._lock:
+                if self._ledger is not None:
+                    self._look_around(self._ledger)
+
+    def _settle_and_tell(self, changed: Mapping[SessionKey, int], batch: Sequence[Operation]) -> None:
+        self.settle(batch)
+        if self.listener is not None and changed:
+            self._call_back(self.listener, changed)
 
     def idle(self) -> None:
         with self._lock:
@@ -133,6 +145,7 @@ class Writer(Worker):
         return {}
 
     def _look_around(self, ledger: Ledger) -> None:
+        self._looked_around = time.monotonic()
         if ledger.held and ledger.next_beat <= 0:
             self._beat(ledger)
         self._tell(self._changes())
@@ -144,14 +157,20 @@ class Writer(Worker):
         ledger = self._ledger
         if ledger is None:
             return {}
-        own, ledger.changed = ledger.changed, {}
+        changed = self._own_changes(ledger)
         watched = self._subscriptions.keys()
         if not watched:
             return {}
-        changed = {key: own[key] for key in own.keys() & watched}
         with suppress(sqlite3.Error):  # locked or damaged: callers learn it from their operations; looked at again
             changed = ledger.foreign_changes(watched) | changed
         return changed
+
+    def _own_changes(self, ledger: Ledger) -> dict[SessionKey, int]:
+        """Return the watched sessions that this process changed since the last call."""
+        if not ledger.changed:
+            return {}
+        own, ledger.changed = ledger.changed, {}
+        return {key: own[key] for key in own.keys() & self._subscriptions.keys()}
 
     def _tell(self, changed: Mapping[SessionKey, int]) -> None:
         loop = self.listener
