@@ -39,7 +39,6 @@ from heaveto.events.records import (
     Compacted,
     Draft,
     ErrorInfo,
-    Limits,
     Message,
     Operation,
     Paused,

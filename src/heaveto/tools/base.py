@@ -116,7 +116,7 @@ class ToolContext:
         self._host.progress_from_thread(value)
 
     async def cancel_run(self, *, by: str = "tool", reason: str = "") -> None:
-        """Ask the run that this call belongs to to stop. Returns when the request is durable, not when it is done (F59)."""
+        """Ask the run that this call belongs to to stop. Returns when the request is durable, not when it is done."""
         await self._host.cancel_run(by, reason)
 
     async def run_agent(self, agent: Any, task: str) -> str:
