@@ -387,3 +387,11 @@ async def test_erased_text_goes_when_the_last_reader_does(path: Path) -> None:
 
 def _files_with(text: str, directory: Path) -> list[str]:
     return [file.name for file in directory.iterdir() if text.encode() in file.read_bytes()]
+
+
+async def test_many_may_open_a_new_file_at_the_same_moment(tmp_path: Path) -> None:
+    """The first to come makes the file, the others wait for it: nobody is told that it is locked."""
+    for number in range(40):
+        stores = [SqliteStore(tmp_path / f"{number}.db") for _ in range(4)]
+        await asyncio.gather(*(store.unfinished() for store in stores))
+        await asyncio.gather(*(store.aclose() for store in stores))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from heaveto.errors import (
 PAGE_BYTES = 4096
 WAL_PAGES = 4000  # SQLite's default is 1,000: under load each checkpoint costs two more fsyncs
 _EXTENDED_BYTES = 1000 * (PAGE_BYTES + 24)
+_RETRY_SECONDS = 0.002
 APPLICATION_ID = 0x48565430  # "HVT0": how `file` and we tell a store of ours from other SQLite files
 
 _VERSION_1 = """
@@ -100,7 +102,7 @@ def open_file(
         connection = connect(path, busy_timeout_seconds)
         try:
             _check_content(connection, path, len(migrations))
-            _configure(connection, max_bytes)
+            _configure(connection, busy_timeout_seconds, max_bytes)
             migrate(connection, migrations)
             extend_wal(connection, path)
         except BaseException:
@@ -131,9 +133,9 @@ def _check_content(connection: sqlite3.Connection, path: Path, newest: int) -> N
         raise StoreTooNewError(str(path), f"has schema version {version}, this program knows {newest}; upgrade heaveto")
 
 
-def _configure(connection: sqlite3.Connection, max_bytes: int | None) -> None:
+def _configure(connection: sqlite3.Connection, busy_timeout_seconds: float, max_bytes: int | None) -> None:
     """Set what holds for every connection that writes."""
-    (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    mode = _use_wal(connection, busy_timeout_seconds)
     if mode != "wal":
         raise sqlite3.OperationalError(f"the file system allows no write-ahead log, only {mode}")
     connection.execute("PRAGMA synchronous=FULL")
@@ -143,6 +145,24 @@ def _configure(connection: sqlite3.Connection, max_bytes: int | None) -> None:
     if max_bytes is not None:
         (page_size,) = connection.execute("PRAGMA page_size").fetchone()
         connection.execute(f"PRAGMA max_page_count={max(1, max_bytes // page_size)}")
+
+
+def _use_wal(connection: sqlite3.Connection, busy_timeout_seconds: float) -> str:
+    """Switch to a write-ahead log and return the mode that is in force.
+
+    Where several processes open a new file at once, SQLite calls it locked without waiting (each holds a lock that
+    another one needs), so the waiting is done here.
+    """
+    end = time.monotonic() + busy_timeout_seconds
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in _BUSY or time.monotonic() >= end:
+                raise
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return str(mode)
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[str]) -> None:
