@@ -38,12 +38,14 @@ class StateView(MutableMapping[str, Json]):
         """Set a value; what is recorded later is the value as it is now.
 
         Raises:
-            NotSerializableError: the value is not JSON, and the key does not begin with ``temp:``.
+            NotSerializableError: key or value cannot be said in JSON, and the key does not begin with ``temp:``.
         """
         if key.startswith("temp:"):
             self._temp[key] = value
         else:
-            self._delta[key] = decode_value(encode_value(value, f"state[{key!r}]"))
+            value = decode_value(encode_value(value, f"state[{key!r}]"))
+            encode_value(key, "a key of the state")
+            self._delta[key] = value
 
     def __delitem__(self, key: str) -> None:
         self[key]  # raises KeyError for what is not there

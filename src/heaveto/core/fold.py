@@ -298,6 +298,8 @@ class SessionState:
         run = self.run(record.run_id)
         if run.ended is None and record.author:
             run.thread(record.branch, record.author).transferred = record.agent
+            # Who takes over begins anew, also one that is still open because it handed over before.
+            run.threads.pop((record.branch, record.agent.rpartition("/")[2]), None)
 
     def _progress(self, record: CallProgress) -> None:
         call = self.calls.get(record.call_id)

@@ -203,13 +203,18 @@ class Assembler:
 
 
 def parse_arguments(raw: str) -> dict[str, Json] | None:
-    """Return the arguments that `raw` is the JSON text of, or None if it is not a JSON object. Blank text is ``{}``."""
+    """Return the arguments that `raw` is the JSON text of, or None if it is not a JSON object. Blank text is ``{}``.
+
+    Numbers that no log can hold, integers of more than 64 bits, make it none as well.
+    """
     if not raw.strip():
         return {}
     try:
-        return _ARGUMENTS.decode(raw)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+        arguments = _ARGUMENTS.decode(raw)
+        msgspec.msgpack.encode(arguments)
+    except (msgspec.DecodeError, ValueError, OverflowError, RecursionError):
         return None
+    return arguments
 
 
 def estimate_usage(request: ModelRequest, parts: tuple[Part, ...]) -> Usage:

@@ -30,9 +30,9 @@ def run_in_thread(function: Callable[[], _T], *, name: str) -> asyncio.Future[_T
         try:
             value = context.run(function)
         except BaseException as error:  # noqa: BLE001 - handed over to the loop, whatever it is
-            failure = (
-                error if not isinstance(error, StopIteration) else RuntimeError("the function raised StopIteration")
-            )
+            failure = error
+            if isinstance(error, (StopIteration, GeneratorExit)):  # a coroutine that awaits cannot be given these
+                failure = RuntimeError(f"the function raised {type(error).__name__}")
             deliver(lambda: None if future.done() else future.set_exception(failure))
         else:
             deliver(lambda: None if future.done() else future.set_result(value))

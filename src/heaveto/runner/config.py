@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from math import isfinite
 from typing import Literal, TypeAlias, get_args
 
 from heaveto.errors import InputError
@@ -79,8 +80,10 @@ class RunConfig:
                 raise InputError(f"RunConfig.{name} must be one of {', '.join(allowed)}; not {value!r}")
         for name in _NUMBERS:
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or value != value):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
                 raise InputError(f"RunConfig.{name} must be a number; not {value!r}")
+            if value is not None and not isfinite(value):
+                raise InputError(f"RunConfig.{name} must be a finite number, or None where that means no limit")
         for name in ("max_llm_calls", "max_tokens", "max_cost", "max_seconds"):
             value = getattr(self, name)
             if value is not None and value <= 0:
@@ -97,9 +100,21 @@ class RunConfig:
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Json]) -> RunConfig:
-        """Return the config that `settings` were taken of; what this version does not know is left out."""
-        known = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in settings.items() if name in known})
+        """Return the config that `settings` were taken of; what this version does not know or allow is left out.
+
+        Another version may have written them: a waiting message must not be stuck for that.
+        """
+        return cls(**{name: value for name, value in settings.items() if cls._allows(name, value)})
+
+    @classmethod
+    def _allows(cls, name: str, value: Json) -> bool:
+        if name not in {field.name for field in fields(cls)}:
+            return False
+        try:
+            cls(**{name: value})
+        except InputError:
+            return False
+        return True
 
     @property
     def settings(self) -> dict[str, Json]:

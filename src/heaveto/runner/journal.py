@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from heaveto.errors import LogMovedError
+from heaveto.errors import LogMovedError, StoreError
 from heaveto.events.records import Record
 from heaveto.runner.hooks import Hooks, call_back
 from heaveto.runner.log import SessionLog
 from heaveto.runner.services import logger
 from heaveto.stores.base import Guard, Lease
+
+_CLOSING_ATTEMPTS = 3
 
 
 class Journal:
@@ -34,7 +36,7 @@ class Journal:
         """Append what is staged; return when everything that was staged so far is durable."""
         if self._staged:
             self._check()
-            self._last = self._log.append_soon(self.take(), token=self._lease.token)
+            self._last = self._append_staged()
         if self._last is not None:
             last = self._last
             await asyncio.shield(last)
@@ -42,21 +44,30 @@ class Journal:
                 self._last = None
         self._check()
 
+    def _append_staged(self) -> asyncio.Future[int]:
+        """Begin to append what is staged. If it fails, it is staged again: what was seen is not lost for it (P4)."""
+        staged = self.take()
+        outcome = self._log.append_soon(staged, token=self._lease.token)
+        outcome.add_done_callback(lambda done: None if _is_stored(done) else self.put_back(staged))
+        return outcome
+
     async def commit(self, records: Sequence[Record]) -> None:
         """Append what is staged and `records`, but only onto a log that this process knows to its end.
 
         The commit point of effects: if others appended, it reads on and looks for a stop before it tries again (F153).
         """
         while True:
-            await self._log.settle()
-            self._check()
-            staged = self.take()
-            try:
-                await self._write([*staged, *records], expect=self._log.state.last_seq)
-                return
-            except LogMovedError:
-                self.put_back(staged)
-                await self._log.refresh()
+            async with self._log.still():
+                self._check()
+                staged = self.take()
+                try:
+                    await self._write([*staged, *records], expect=self._log.state.last_seq)
+                    return
+                except LogMovedError:
+                    await self.read_on(staged)
+                except StoreError:
+                    self.put_back(staged)
+                    raise
 
     async def record_fact(self, records: Sequence[Record]) -> None:
         """Append facts that a stop does not make untrue, such as a tool's result."""
@@ -68,12 +79,20 @@ class Journal:
             raise
 
     async def write_last(self, records: Sequence[Record]) -> None:
-        """Append the closing batch.
+        """Append the closing batch; again, if the store says that its trouble may pass.
 
         Raises:
             LogMovedError: others appended since this process read the log.
+            StoreError
         """
-        await self._write(records, expect=self._log.state.last_seq)
+        for left in reversed(range(_CLOSING_ATTEMPTS)):
+            try:
+                await self._write(records, expect=self._log.state.last_seq)
+            except StoreError as error:
+                if isinstance(error, LogMovedError) or not (error.retryable and left):
+                    raise
+            else:
+                return
 
     async def write_first(self, records: Sequence[Record], *, expect: int, guard: Guard | None) -> None:
         """Append the opening batch, on condition of `expect` and `guard`."""
@@ -87,6 +106,15 @@ class Journal:
     def put_back(self, staged: Sequence[Record]) -> None:
         """Stage again what was taken, before what was staged since."""
         self._staged = [*staged, *self._staged]
+
+    async def read_on(self, staged: Sequence[Record]) -> None:
+        """Read what others appended; stage again what was taken, but not what has come into the log after all."""
+        self.put_back(staged)
+        records = self._log.state.records
+        since = len(records)
+        await self._log.refresh()
+        known = {record.id for record in records[since:]}
+        self._staged = [record for record in self._staged if record.id not in known]
 
     async def _write(self, batch: Sequence[Record], *, expect: int | None = None, guard: Guard | None = None) -> None:
         await self._log.append(batch, token=self._lease.token, expect=expect, guard=guard)
@@ -104,6 +132,10 @@ class Journal:
                 if record.run_id == self._run_id:
                     for callback in callbacks:
                         await _tell_one(callback, record)
+
+
+def _is_stored(outcome: asyncio.Future[int]) -> bool:
+    return not outcome.cancelled() and outcome.exception() is None
 
 
 async def _tell_one(callback: Callable[..., object], record: Record) -> None:

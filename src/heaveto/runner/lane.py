@@ -33,6 +33,7 @@ from heaveto.runner.ticket import Ticket
 from heaveto.stores.base import Lease
 
 _RETRY_CLAIM_SECONDS = 0.5
+_RETRY_RELEASE_SECONDS = 1.0
 
 
 class Lane:
@@ -52,6 +53,8 @@ class Lane:
         self._reap = True
         """Whether a dead process may have left something in this session: a run to close, an end hook to call."""
         self._telling_end = False
+        self._owed: tuple[Lease, list[str]] | None = None
+        """A lease that the store could not take back, with the runs that are settled: nobody else can claim it."""
         self._stragglers: set[asyncio.Task[None]] = set()
 
     @property
@@ -84,7 +87,7 @@ class Lane:
     @property
     def is_forgettable(self) -> bool:
         """Nothing goes on in it and nobody follows it: what it knows can be read again."""
-        return self.is_idle and not self._stragglers and not self.log.is_watched
+        return self.is_idle and self._owed is None and not self._stragglers and not self.log.is_watched
 
     async def admit(self, ticket: Ticket) -> None:
         """Make a message durable: as a run if the session is free, else as the busy policy says. In order of calls.
@@ -137,6 +140,8 @@ class Lane:
         self._reap = self._reap or reap
         if self._pump is None:
             self._pump = asyncio.create_task(self._pump_runs(), name=f"heaveto lane {self.key}")
+            self._services.background.add(self._pump)
+            self._pump.add_done_callback(self._services.background.discard)
 
     async def drained(self) -> None:
         """Wait until the pump has nothing to do."""
@@ -219,9 +224,32 @@ class Lane:
             logger.warning("session %s was taken over by another worker", self.key)
             self._reap = True
         finally:
-            await self._services.store.release(lease, settled=settled)
+            self._owed = lease, settled
+            await self._give_back()
+
+    async def _give_back(self) -> None:
+        """Release the lease. Where the store cannot take it now, see to it that it is tried again."""
+        try:
+            await self._release()
+        except Exception:  # noqa: BLE001 - whatever the store's trouble is, the session must not stay locked for it
+            logger.warning("session %s could not be given back; trying again", self.key, exc_info=True)
+            self._services.spawn(self._release_later(), f"release of session {self.key}")
+
+    async def _release(self) -> None:
+        owed = self._owed
+        if owed is not None:
+            await self._services.store.release(owed[0], settled=owed[1])
+            if self._owed is owed:
+                self._owed = None
+
+    async def _release_later(self) -> None:
+        while self._owed is not None and not self.closed:
+            await self._services.clock.sleep(_RETRY_RELEASE_SECONDS)
+            with suppress(Exception):
+                await self._release()
 
     async def _claim(self) -> Lease | None:
+        await self._release()
         try:
             return await self._services.store.claim(self.key)
         except UnknownSessionError:

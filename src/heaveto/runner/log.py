@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
@@ -134,7 +134,7 @@ class SessionLog:
             await asyncio.wait(set(self._inflight))
 
     @asynccontextmanager
-    async def still(self) -> AsyncIterator[None]:
+    async def still(self) -> AsyncGenerator[None, None]:
         """Hold the log still for a look and a conditional append: what this process appends meanwhile comes behind it.
 
         Without it a run whose tools record something all the time could never be stopped: the log would always have

@@ -172,7 +172,9 @@ class ToolOperation:
     def _consequences(self) -> list[Record]:
         """What is recorded together with the result: the state that the tool set, the agent it hands over to."""
         records = self._state_changes()
-        target = self.live.services.app.agents.get(self.ctx.transfer_to_agent or "")
+        target = self.agent.root.find(
+            self.ctx.transfer_to_agent or ""
+        )  # an agent that works as a tool has its own tree
         if target is not None:
             records.append(self.agent_ctx.transferred(target))
         return records

@@ -8,8 +8,10 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from types import TracebackType
 from typing import Self
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -24,6 +26,7 @@ from heaveto.errors import (
     GuardTakenError,
     IdempotencyConflictError,
     InputError,
+    NotSerializableError,
     RunIdTakenError,
     RunnerClosedError,
     SessionBusyError,
@@ -108,6 +111,9 @@ class Runner:
         self.store: Store = MemoryStore() if store is None else store
         self._services = Services(app, self.store, clock or SystemClock(), ids or SystemIds())
         self._lanes: OrderedDict[SessionKey, Lane] = OrderedDict()
+        """The lanes that are kept, the most recently used last."""
+        self._known_lanes: WeakValueDictionary[SessionKey, Lane] = WeakValueDictionary()
+        """All lanes that anything holds on to: a session never has two of them."""
         self._create_sessions = create_sessions
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
@@ -199,7 +205,7 @@ class Runner:
             raise RunIdTakenError(run_id)
         position = lane.log.state.last_seq
         try:
-            await lane.admit(ticket)
+            await self._lane(lane.key).admit(ticket)  # looked up again: it is used now, whatever came between
         except (GuardTakenError, RunIdTakenError, SessionBusyError):
             if (same := await self._find_same(lane, ticket)) is not None:
                 return same
@@ -423,7 +429,7 @@ class Runner:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        lanes = list(self._lanes.values())
+        lanes = list(self._known_lanes.values())
         for lane in lanes:
             lane.closed = True
             lane.log.notify()  # it may be waiting for a session that another worker holds
@@ -490,20 +496,20 @@ class Runner:
         return SessionKey(self.app.name, user_id, session_id)
 
     def _lane(self, key: SessionKey) -> Lane:
-        lane = self._lanes.get(key)
+        lane = self._known_lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = Lane(self._services, key, create_session=self._create_sessions)
+            lane = self._known_lanes[key] = Lane(self._services, key, create_session=self._create_sessions)
             lane.closed = self._closed
-            self._forget_idle_lanes()
-        else:
-            self._lanes.move_to_end(key)
+        self._lanes[key] = lane
+        self._lanes.move_to_end(key)
+        self._forget_idle_lanes()
         return lane
 
     def _forget_idle_lanes(self) -> None:
         """What a lane knows is a cache of the log. Keep the recently used ones."""
         excess = len(self._lanes) - _IDLE_LANES
         if excess > 0:
-            for key, lane in list(self._lanes.items())[: excess + 16]:
+            for key, lane in list(islice(self._lanes.items(), excess + 16)):
                 if lane.is_forgettable:
                     del self._lanes[key]
 
@@ -527,7 +533,10 @@ def _as_recorded(key: str, value: Json) -> Json:
 
 
 def _fingerprint(content: Content) -> str:
-    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:16]
+    try:
+        return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:16]
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise NotSerializableError("new_message", str(error)) from error
 
 
 def _models(root: BaseAgent) -> list[Model]:

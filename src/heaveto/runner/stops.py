@@ -22,16 +22,16 @@ async def ask_to_stop(
     Raises:
         StoreError: it could not be recorded.
     """
-    await log.settle()
     while True:
-        run = log.state.run(run_id)
-        if run.cancel is not None or run.ended is not None:
-            return
-        record_id, time = services.stamp()
-        request = CancelRequested(id=record_id, time=time, run_id=run_id, cause=cause, by=by, reason=reason)
-        try:
-            # Conditional, so that it never lands behind an ending that is just being written.
-            guard = Guard(f"cancel:{run_id}", request.id)
-            await log.append([request], token=None, expect=log.state.last_seq, guard=guard)
-        except (LogMovedError, GuardTakenError):
-            await log.refresh()
+        async with log.still():
+            run = log.state.run(run_id)
+            if run.cancel is not None or run.ended is not None:
+                return
+            record_id, time = services.stamp()
+            request = CancelRequested(id=record_id, time=time, run_id=run_id, cause=cause, by=by, reason=reason)
+            try:
+                # Conditional, so that it never lands behind an ending that is just being written.
+                guard = Guard(f"cancel:{run_id}", request.id)
+                await log.append([request], token=None, expect=log.state.last_seq, guard=guard)
+            except (LogMovedError, GuardTakenError):
+                await log.refresh()

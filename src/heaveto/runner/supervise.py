@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,10 +16,13 @@ from msgspec.structs import replace
 from heaveto.agents.base import BaseAgent
 from heaveto.core.close import Ending, Work, close_run
 from heaveto.core.limits import seconds_left
-from heaveto.errors import HeavetoError, LimitExceededError, LogMovedError
-from heaveto.events.records import Cause, ErrorInfo, Operation, Record, RunEnded
+from heaveto.errors import LimitExceededError, LogMovedError, NotSerializableError
+from heaveto.events.codec import encode
+from heaveto.events.records import Cause, Message, Operation, Record, RunEnded
+from heaveto.runner.failure import info_of
 from heaveto.runner.host import AgentHost
 from heaveto.runner.live import LiveRun
+from heaveto.runner.services import logger
 
 _FIRST_NUDGE_SECONDS = 0.1
 
@@ -113,8 +117,7 @@ def _failure(work: asyncio.Task[None]) -> BaseException | None:
 
 
 def _failed(error: BaseException) -> Ending:
-    retryable = error.retryable if isinstance(error, HeavetoError) else False
-    return Ending("failed", error=ErrorInfo(type(error).__name__, str(error), retryable))
+    return Ending("failed", error=info_of(error))
 
 
 async def _stop_work(live: LiveRun, work: asyncio.Task[None]) -> None:
@@ -178,14 +181,41 @@ async def _close(live: LiveRun, ending: Ending) -> RunEnded | None:
             return ended
         except LogMovedError:
             live.sealing = False
-            live.journal.put_back(staged)
-            await live.log.refresh()
+            await live.journal.read_on(staged)
+        except NotSerializableError as error:
+            live.sealing = False
+            live.journal.put_back(_storable(staged, error))
+            if ending.outcome == "completed":
+                live.error = error
+                ending = _failed(error)
         stop = live.stop_asked
         if ending.outcome == "completed" and stop is not None:
             ending = Ending("cancelled", stop.cause, stop.by, stop.reason)
         elif ending.outcome == "completed" and live.run.steered_seq > steered:
             await live.journal.flush()
             return None
+
+
+def _storable(staged: Sequence[Record], error: NotSerializableError) -> list[Record]:
+    """Return what can be stored of the last records: what cannot be does not keep the run open (P7).
+
+    Raises:
+        NotSerializableError: all can be stored; the error comes from elsewhere.
+    """
+    kept = [record for record in map(_without_foreign_data, staged) if record is not None]
+    if kept == list(staged):
+        raise error
+    return kept
+
+
+def _without_foreign_data(record: Record) -> Record | None:
+    candidates = [record, replace(record, data=None)] if isinstance(record, Message) else [record]
+    for candidate in candidates:
+        with suppress(NotSerializableError):
+            encode(candidate)
+            return candidate
+    logger.error("a %s of run %s cannot be recorded and is left out", type(record).__name__, record.run_id)
+    return None
 
 
 def _closing_records(live: LiveRun, ending: Ending, staged: Sequence[Record]) -> list[Record]:

@@ -47,7 +47,9 @@ def to_json(value: Any) -> Json:
 def _converted(value: Any) -> Json:
     plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_foreign)
     # Through text: it refuses NaN, infinity and lone surrogates, which the log cannot hold, and leaves no tuples.
-    return msgspec.json.decode(json.dumps(plain, allow_nan=False, ensure_ascii=False))
+    converted = msgspec.json.decode(json.dumps(plain, allow_nan=False, ensure_ascii=False))
+    msgspec.msgpack.encode(converted)  # refuses integers of more than 64 bits, which the log cannot hold either
+    return converted
 
 
 def _foreign(value: Any) -> Any:
