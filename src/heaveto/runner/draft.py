@@ -11,6 +11,7 @@ from heaveto.models.base import CallChunk, Chunk, Model, TextChunk, ThoughtChunk
 
 SAVE_AFTER_SECONDS = 0.25
 SAVE_AFTER_CHARACTERS = 1024
+_SAVE_AFTER_PART = 16
 
 
 class LiveDraft:
@@ -22,7 +23,17 @@ class LiveDraft:
         unsaved: characters received since the last save.
     """
 
-    __slots__ = ("_assembler", "_model", "author", "branch", "deltas", "message_id", "request", "unsaved")
+    __slots__ = (
+        "_assembler",
+        "_model",
+        "_received",
+        "author",
+        "branch",
+        "deltas",
+        "message_id",
+        "request",
+        "unsaved",
+    )
 
     def __init__(
         self, message_id: str, *, author: str, branch: str, model: Model, request: ModelRequest, ids: IdSource
@@ -31,7 +42,7 @@ class LiveDraft:
         self._model = model
         self._assembler = Assembler(ids, provider=model.profile.name)
         self.deltas: list[Delta] = []
-        self.unsaved = 0
+        self.unsaved = self._received = 0
 
     @property
     def is_empty(self) -> bool:
@@ -41,6 +52,14 @@ class LiveDraft:
     @property
     def assembler(self) -> Assembler:
         return self._assembler
+
+    @property
+    def wants_saving(self) -> bool:
+        """Whether so much is new that it is to be saved now: 1 kB, or, as each save writes all of it, a sixteenth.
+
+        So what the saves of an answer cost together grows with its length, and not with the square of it (P9).
+        """
+        return self.unsaved >= max(SAVE_AFTER_CHARACTERS, self._received // _SAVE_AFTER_PART)
 
     def feed(self, chunk: Chunk) -> bool:
         """Take one chunk; return whether there is something new to show."""
@@ -57,6 +76,7 @@ class LiveDraft:
 
     def _show(self, kind: str, text: str, index: int = 0) -> bool:
         self.unsaved += len(text)
+        self._received += len(text)
         self.deltas.append(
             Delta(
                 run_id=self.request.run_id,

@@ -16,7 +16,7 @@ from heaveto.errors import RunCancelled, StoreError
 from heaveto.events.contents import Json
 from heaveto.events.records import CancelRequested, Cause, Record, SessionKey
 from heaveto.runner.config import RunConfig
-from heaveto.runner.draft import SAVE_AFTER_CHARACTERS, SAVE_AFTER_SECONDS, LiveDraft
+from heaveto.runner.draft import SAVE_AFTER_SECONDS, LiveDraft
 from heaveto.runner.journal import Journal
 from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services, logger
@@ -185,9 +185,9 @@ class LiveRun:
     # --- drafts ---------------------------------------------------------------------------------------------------
 
     def draft_grew(self, draft: LiveDraft) -> None:
-        """Show readers what is new of a draft, and see to it that it is saved soon (every 250 ms or 1 kB)."""
+        """Show readers what is new of a draft, and see to it that it is saved soon: after 250 ms at the latest."""
         self.log.notify()
-        if draft.unsaved >= SAVE_AFTER_CHARACTERS:
+        if draft.wants_saving:
             self._save_drafts()
         elif self._save_timer is None:
             self._save_timer = asyncio.get_running_loop().call_later(SAVE_AFTER_SECONDS, self._save_drafts)
