@@ -72,6 +72,8 @@ class Journal:
     async def record_fact(self, records: Sequence[Record]) -> None:
         """Append facts that a stop does not make untrue, such as a tool's result."""
         staged = self.take()
+        if not (staged or records):
+            return
         try:
             await self._write([*staged, *records])
         except Exception:

@@ -318,6 +318,8 @@ class Lane:
         for unfinished in await self._services.store.unfinished(self.key):
             if unfinished.ended:
                 ended = self.log.state.run(unfinished.run_id)
+                if ended.ended is None:
+                    await self.log.refresh()  # it was taken back elsewhere since the log was read
                 is_first = unfinished.run_id in self._inbox.withdrawn or (
                     run is not None and run.run_id == unfinished.run_id
                 )

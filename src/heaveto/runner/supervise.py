@@ -192,7 +192,7 @@ async def _close(live: LiveRun, ending: Ending) -> RunEnded | None:
         if ending.outcome == "completed" and stop is not None:
             ending = Ending("cancelled", stop.cause, stop.by, stop.reason)
         elif ending.outcome == "completed" and live.run.steered_seq > steered:
-            await live.journal.flush()
+            await live.journal.record_fact(live.journal.take())  # a stop that comes now is seen by who goes on
             return None
 
 
