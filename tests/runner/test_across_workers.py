@@ -6,11 +6,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.crash.workers import HERE, Medium, Yard
+from tests.crash.workers import HERE, KEY, Medium, Yard
 from tests.runner.desk import Desk, Held
 
-from heaveto import AgentTool, LlmAgent, RunConfig
-from heaveto.errors import RunIdTakenError, RunStoppedError, SessionErasedError
+from heaveto import AgentTool, LlmAgent, RunConfig, ToolContext
+from heaveto.errors import LogMovedError, RunIdTakenError, RunStoppedError, SessionErasedError
+from heaveto.events.contents import text_of
+from heaveto.events.records import Message, StateChanged
 from heaveto.testing import ScriptedModel, call, gate, hang, say
 
 REJECT = RunConfig(busy_policy="reject")
@@ -88,3 +90,25 @@ async def test_sessions_are_listed_page_by_page() -> None:
         before = rows[-1].updated
     assert seen == [f"s{number}" for number in reversed(range(7))]
     await desk.runner.aclose()
+
+
+@MEDIA
+async def test_two_runs_of_one_session_lose_nothing_of_each_other(medium: Medium, tmp_path: Path) -> None:
+    """Two workers that take a turn each in one session at once: both turns are there whole, and both writes (F82)."""
+
+    async def note(name: str, ctx: ToolContext) -> None:
+        """Note a name."""
+        ctx.state["names"] = [*ctx.state.get("names", []), name]
+
+    yard = Yard(medium, tmp_path)
+    workers = [yard.worker(call("note", name=name), say(f"noted {name}"), tools=[note]) for name in ("a", "b")]
+    endings = await asyncio.gather(*(worker.ask("go") for worker in workers))
+    assert [ended.outcome for ended in endings] == ["completed", "completed"]
+    log = await workers[0].log()
+    said = [text_of(record.parts) for record in log if isinstance(record, Message) and text_of(record.parts)]
+    assert sorted(said) == ["noted a", "noted b"]
+    assert sorted((await workers[0].runner.state(**HERE))["names"]) == ["a", "b"]
+    stale = StateChanged(id="stale", time=1.0, delta={"names": []})
+    with pytest.raises(LogMovedError):  # whoever still decides on an older log is told
+        await workers[1].store.append(KEY, [stale], token=None, expect=1)
+    await yard.close()
