@@ -96,18 +96,20 @@ async def test_sessions_are_listed_page_by_page() -> None:
 async def test_two_runs_of_one_session_lose_nothing_of_each_other(medium: Medium, tmp_path: Path) -> None:
     """Two workers that take a turn each in one session at once: both turns are there whole, and both writes (F82)."""
 
-    async def note(name: str, ctx: ToolContext) -> None:
-        """Note a name."""
-        ctx.state["names"] = [*ctx.state.get("names", []), name]
+    async def note(ctx: ToolContext) -> None:
+        """Note which run this is."""
+        ctx.state["runs"] = [*ctx.state.get("runs", []), ctx.run_id]
 
     yard = Yard(medium, tmp_path)
-    workers = [yard.worker(call("note", name=name), say(f"noted {name}"), tools=[note]) for name in ("a", "b")]
-    endings = await asyncio.gather(*(worker.ask("go") for worker in workers))
-    assert [ended.outcome for ended in endings] == ["completed", "completed"]
+    turn = (call("note"), say("noted"))  # either may carry out what the other one left in the inbox
+    workers = [yard.worker(*turn, *turn, tools=[note]) for _ in range(2)]
+    runs = await asyncio.gather(*(worker.start("go") for worker in workers))
+    assert [(await run.wait()).outcome for run in runs] == ["completed", "completed"]
     log = await workers[0].log()
-    said = [text_of(record.parts) for record in log if isinstance(record, Message) and text_of(record.parts)]
-    assert sorted(said) == ["noted a", "noted b"]
-    assert sorted((await workers[0].runner.state(**HERE))["names"]) == ["a", "b"]
+    said = [record.run_id for record in log if isinstance(record, Message) and text_of(record.parts)]
+    expected = sorted(run.run_id for run in runs)
+    assert sorted(said) == expected
+    assert sorted((await workers[0].runner.state(**HERE))["runs"]) == expected
     stale = StateChanged(id="stale", time=1.0, delta={"names": []})
     with pytest.raises(LogMovedError):  # whoever still decides on an older log is told
         await workers[1].store.append(KEY, [stale], token=None, expect=1)
