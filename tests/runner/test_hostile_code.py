@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.runner.desk import QUICK, Desk, Held, states
+from tests.runner.desk import QUICK, SESSION, USER, Desk, Held, states
 
 from heaveto import LlmAgent
+from heaveto.errors import SessionErasedError
 from heaveto.events.contents import Content
 from heaveto.events.records import Message, SessionKey
 from heaveto.runner.hooks import Plugin
 from heaveto.stores.base import Store
-from heaveto.testing import ScriptedModel, call, say
+from heaveto.testing import ScriptedModel, call, say, settle
 from heaveto.tools.base import ToolContext
 from heaveto.tools.function import FunctionTool
 
@@ -183,3 +185,21 @@ async def test_a_run_may_be_handed_over_and_back(desk: Callable[..., Desk]) -> N
     assert (await one.ask(config=QUICK)).outcome == "completed"
     said = [record.author for record in await one.log() if isinstance(record, Message)]
     assert said == ["root", "billing", "root", "billing"]
+
+
+async def test_a_tool_may_erase_its_own_session(desk: Callable[..., Desk], store: Store) -> None:
+    """The erasure stops the run that asked for it, and goes on to its end all the same."""
+
+    async def forget_me() -> None:
+        """Forget the user."""
+        await one.runner.erase_session(user_id=USER, session_id=SESSION, by="ann")
+
+    one = desk(call("forget_me"), store=store, tools=[forget_me])
+    run = await one.start()
+    with suppress(SessionErasedError):
+        await run.wait()  # it ended just before, or its log is gone
+    while await store.tombstone(run.session) is None:
+        await settle()
+    with pytest.raises(SessionErasedError):
+        await one.start()
+    await one.runner.aclose()

@@ -56,7 +56,7 @@ class Run:
         Raises:
             StoreError, RunnerClosedError: this process gave the run up; another one will close it.
         """
-        watch = _Watch(self._lane)
+        watch = _Watch(self._lane, self._is_over)
         try:
             await watch.catch_up(self.run_id)
             while (ended := self._ended()) is None:
@@ -104,6 +104,11 @@ class Run:
     def _ended(self) -> RunEnded | None:
         return self._lane.log.state.run(self.run_id).ended
 
+    def _is_over(self) -> bool:
+        """Whether there is nothing to wait for: the run has ended, or this process gave it up."""
+        given_up = self._ticket is not None and self._ticket.failure is not None
+        return given_up or self._lane.log.lost is not None or self._ended() is not None
+
     def _raise_given_up(self) -> None:
         if self._lane.log.lost is not None:
             raise self._lane.log.lost
@@ -138,18 +143,25 @@ def _is_answer(message: Message) -> bool:
 
 
 class _Watch:
-    """Waits for changes of a lane's log."""
+    """Waits for changes of a lane's log, or for one that matters.
 
-    __slots__ = ("_event", "_lane", "_unwatch")
+    Of the many who wait while a long queue is worked through, a change wakes those only whom it concerns (P9).
+    """
 
-    def __init__(self, lane: Lane) -> None:
-        self._lane = lane
+    __slots__ = ("_event", "_lane", "_matters", "_unwatch")
+
+    def __init__(self, lane: Lane, matters: Callable[[], bool] | None = None) -> None:
+        self._lane, self._matters = lane, matters
         self._event = asyncio.Event()
         self._unwatch: Callable[[], None] | None = None
 
     def begin(self) -> None:
         if self._unwatch is None:
-            self._unwatch = self._lane.log.watch(self._event.set)
+            self._unwatch = self._lane.log.watch(self._hear)
+
+    def _hear(self) -> None:
+        if self._matters is None or self._matters():
+            self._event.set()
 
     async def changed(self) -> None:
         """Wait for the next change since the last call."""

@@ -336,12 +336,16 @@ class Runner:
     async def erase_session(self, *, user_id: str, session_id: str, by: str, reason: str = "") -> Tombstone:
         """Stop what runs and waits in a session, wherever it is carried; delete its content, and leave a tombstone.
 
-        Idempotent. Who still follows a run of it gets `SessionErasedError`.
+        Idempotent. Who still follows a run of it gets `SessionErasedError`. Cancelling the caller, who may be a tool of
+        a run that is stopped for it, does not take it back.
 
         Raises:
             UnknownSessionError
         """
         key = self._key(user_id, session_id)
+        return await self._services.shielded(self._erase(key, by, reason), f"erasure of session {key}")
+
+    async def _erase(self, key: SessionKey, by: str, reason: str) -> Tombstone:
         lane = self._lane(key)
         with suppress(SessionErasedError):
             await lane.log.refresh()

@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from heaveto.clock import Clock
 from heaveto.ids import IdSource
 from heaveto.runner.app import App
 from heaveto.stores.base import Store
+
+_T = TypeVar("_T")
 
 logger = logging.getLogger("heaveto")
 
@@ -37,9 +39,9 @@ class Services:
         """Start background work that is waited for when the runner closes; its errors are logged."""
         self._start(work, name).add_done_callback(self._finished)
 
-    async def shielded(self, work: Coroutine[Any, Any, object], name: str) -> None:
+    async def shielded(self, work: Coroutine[Any, Any, _T], name: str) -> _T:
         """Do work that goes on to its end although the caller is cancelled."""
-        await asyncio.shield(self._start(work, name))
+        return await asyncio.shield(self._start(work, name))
 
     async def bounded(self, work: Coroutine[Any, Any, object], name: str) -> None:
         """Do work that neither a cancelled caller nor its own error stops, and that may not hold up the caller long."""
@@ -50,8 +52,8 @@ class Services:
             logger.error("%s takes longer than %g seconds and is left behind", name, END_HOOK_SECONDS)
             task.cancel()
 
-    def _start(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[object]:
-        task: asyncio.Task[object] = asyncio.create_task(work, name=name)
+    def _start(self, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
+        task: asyncio.Task[_T] = asyncio.create_task(work, name=name)
         self.background.add(task)
         task.add_done_callback(self.background.discard)
         return task
