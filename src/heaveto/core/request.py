@@ -17,7 +17,7 @@ from heaveto.events.contents import FunctionResponse, Json, Part
 Role: TypeAlias = Literal["user", "model", "tool"]
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, frozen=True, gc=False):
     """One turn of the conversation. A tool turn holds only `FunctionResponse` parts, a user turn none of them."""
 
     role: Role

@@ -14,7 +14,7 @@ Json: TypeAlias = Any
 """A JSON value: None, bool, int, finite float, str, list of Json, or dict from str to Json."""
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="part"):
+class _Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="part", gc=False):
     provider: str = ""
     """The provider family that made this part, such as ``openai``; empty where nobody's rules apply."""
     data: dict[str, Json] | None = None
@@ -95,7 +95,7 @@ Part: TypeAlias = (
 )
 
 
-class Content(msgspec.Struct, frozen=True, omit_defaults=True):
+class Content(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An ordered group of parts that one side said."""
 
     parts: tuple[Part, ...]

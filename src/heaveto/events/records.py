@@ -25,7 +25,7 @@ Trigger: TypeAlias = Literal["message", "answer", "recovery", "continuation"]
 OutcomeKind: TypeAlias = Literal["completed", "cancelled", "failed"]
 
 
-class SessionKey(msgspec.Struct, frozen=True, order=True):
+class SessionKey(msgspec.Struct, frozen=True, order=True, gc=False):
     """The address of a session."""
 
     app: str
@@ -36,7 +36,7 @@ class SessionKey(msgspec.Struct, frozen=True, order=True):
         return f"{self.app}/{self.user}/{self.session}"
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Tokens and money of one or more model calls.
 
     `estimated` is true where a stream was cut before its provider reported (F126). `cost` is in the unit that the
@@ -65,7 +65,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.input_tokens + self.output_tokens
 
 
-class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+class Limits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The budgets of a run; counted over all its attempts and agents. None means unlimited.
 
     `seconds` is wall-clock time from the first `RunStarted`; `deadline` is a point in epoch seconds.
@@ -79,7 +79,7 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     on_limit: Literal["stop", "fail"] = "fail"
 
 
-class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An error as data: its class, its message, and whether trying again may help."""
 
     type: str
@@ -87,7 +87,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     retryable: bool = False
 
 
-class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
+class Operation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One piece of work that a stop found, and what became of it.
 
     stopped: it ended because of the stop. finished: it ended by itself, its result is kept. still_running: it could
@@ -100,7 +100,7 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     call_id: str = ""
 
 
-class StopReport(msgspec.Struct, frozen=True, omit_defaults=True):
+class StopReport(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a stop found: the list that a cancelled run owes its user (F168).
 
     `text_kept` counts the characters of the cut-off answer that are in the log.
@@ -120,7 +120,7 @@ class StopReport(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(operation for operation in self.operations if operation.state == "still_running")
 
 
-class WaitingCall(msgspec.Struct, frozen=True, omit_defaults=True):
+class WaitingCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a pause waits for. `deadline` is in epoch seconds; `default` is the answer recorded when it passes."""
 
     call_id: str
@@ -133,7 +133,7 @@ class WaitingCall(msgspec.Struct, frozen=True, omit_defaults=True):
     default: Json = None
 
 
-class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
     id: str
     time: float
     run_id: str = ""
@@ -318,7 +318,7 @@ Record: TypeAlias = (
 )
 
 
-class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=True):
+class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=True, gc=False):
     """A piece of a message that is still being streamed. Handed to readers, never stored as such.
 
     `message_id` is the id that the final `Message` will have, which replaces all its deltas.
@@ -334,7 +334,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
     """For arguments: the position of the call within the message."""
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What was received so far of a message that is being streamed: saved so that kill -9 loses little of it.
 
     Replaced by the final `Message` of the same id. Calls in a draft are complete ones only.

@@ -27,6 +27,10 @@ class Journal:
         self._telling = asyncio.Lock()
         self._last: asyncio.Future[int] | None = None
 
+    def end(self, refuse: Callable[[], None]) -> None:
+        """The run is over: `refuse` answers to whatever still wants to record something."""
+        self._check = refuse
+
     def stage(self, *records: Record) -> None:
         """Put records into the next append."""
         self._check()

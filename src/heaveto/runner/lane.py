@@ -302,7 +302,7 @@ class Lane:
                 await carry(live, self._services.app.agent_at(live.run.agent))
             ticket.cause = live.error
         finally:
-            live.finished.set()
+            live.end()
             self.live = None
             self._keep_stragglers(live)
         return ticket.run_id

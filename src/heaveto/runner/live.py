@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from heaveto.agents.state import StateView
@@ -130,6 +131,16 @@ class LiveRun:
         if self.sealing or self.finished.is_set():
             raise RunCancelled(self.run_id, "lease_lost")
 
+    def end(self) -> None:
+        """Let go of what has ended with the run, so that it is freed at once and not only by the garbage collector."""
+        self.finished.set()
+        self.journal.end(partial(_refuse, self.run_id))
+        self.operations = {
+            call_id: operation
+            for call_id, operation in self.operations.items()
+            if operation.task is not None and not operation.task.done()
+        }
+
     # --- records --------------------------------------------------------------------------------------------------
 
     def stage(self, *records: Record) -> None:
@@ -215,3 +226,7 @@ class LiveRun:
                 draft.unsaved = 0
             snapshots = [draft.snapshot() for draft in unsaved]
             self.services.spawn(self.services.store.save_drafts(self.key, snapshots), f"save drafts of {self.run_id}")
+
+
+def _refuse(run_id: str) -> None:
+    raise RunCancelled(run_id, "lease_lost")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from msgspec.structs import replace
 
@@ -22,6 +22,33 @@ from heaveto.runner.services import logger
 from heaveto.stores.base import Guard
 from heaveto.tools.base import Tool, ToolContext
 from heaveto.tools.response import to_response
+
+
+class EndedCall:
+    """What is behind the context of a call that has ended: it knows whether the call was stopped, and does nothing."""
+
+    def __init__(self, run_id: str, cause: Cause | None) -> None:
+        self._run_id = run_id
+        self.cancelled: Cause | None = cause
+
+    def on_cancel(self, hook: Callable[[], None]) -> None:
+        if self.cancelled is not None:
+            hook()
+
+    async def progress(self, value: Json) -> None:
+        self._refuse()
+
+    def progress_from_thread(self, value: Json) -> None:
+        self._refuse()
+
+    async def cancel_run(self, by: str, reason: str) -> None:
+        self._refuse()
+
+    async def run_agent(self, agent: BaseAgent, task: str) -> str:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise RunCancelled(self._run_id, self.cancelled or "lease_lost")
 
 
 class ToolOperation:
@@ -74,6 +101,13 @@ class ToolOperation:
         return self.task
 
     async def _carry(self) -> None:
+        try:
+            await self._settle()
+        finally:
+            # A context that a tool keeps must not keep the run alive.
+            self.ctx.end(EndedCall(self.live.run_id, self.cancelled))
+
+    async def _settle(self) -> None:
         settled = await self._outcome()
         if self.live.sealing:
             await self._record_late(settled or self._settlement("cancelled", None, self.cancelled))

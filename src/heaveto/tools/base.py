@@ -84,6 +84,10 @@ class ToolContext:
         self.escalate = False
         self.transfer_to_agent: str | None = None
 
+    def end(self, host: CallHost) -> None:
+        """The call has ended: from now on `host` answers for it. The runner calls this."""
+        self._host = host
+
     @property
     def function_call_id(self) -> str:
         """ADK's name for `call_id`."""
