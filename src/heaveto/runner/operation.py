@@ -20,7 +20,7 @@ from heaveto.runner.failure import message_of
 from heaveto.runner.live import LiveRun
 from heaveto.runner.services import logger
 from heaveto.stores.base import Guard
-from heaveto.tools.base import Tool, ToolContext
+from heaveto.tools.base import Tool, ToolContext, end_context
 from heaveto.tools.response import to_response
 
 
@@ -105,7 +105,7 @@ class ToolOperation:
             await self._settle()
         finally:
             # A context that a tool keeps must not keep the run alive.
-            self.ctx.end(EndedCall(self.live.run_id, self.cancelled))
+            end_context(self.ctx, EndedCall(self.live.run_id, self.cancelled))
 
     async def _settle(self) -> None:
         settled = await self._outcome()

@@ -84,10 +84,6 @@ class ToolContext:
         self.escalate = False
         self.transfer_to_agent: str | None = None
 
-    def end(self, host: CallHost) -> None:
-        """The call has ended: from now on `host` answers for it. The runner calls this."""
-        self._host = host
-
     @property
     def function_call_id(self) -> str:
         """ADK's name for `call_id`."""
@@ -126,6 +122,11 @@ class ToolContext:
     async def run_agent(self, agent: Any, task: str) -> str:
         """Run an agent within this run, in a branch of its own that sees only `task`; return its final text."""
         return await self._host.run_agent(agent, task)
+
+
+def end_context(ctx: ToolContext, host: CallHost) -> None:
+    """The context's call has ended: from now on `host` answers for it."""
+    ctx._host = host  # pyright: ignore[reportPrivateUsage]
 
 
 class Tool(ABC):
