@@ -12,7 +12,7 @@ from tests.runner.desk import QUICK, SESSION, USER, Desk, Held, states
 
 from heaveto import LlmAgent
 from heaveto.errors import SessionErasedError
-from heaveto.events.contents import Content
+from heaveto.events.contents import Content, FunctionCall
 from heaveto.events.records import Message, SessionKey
 from heaveto.runner.hooks import Plugin
 from heaveto.stores.base import Store
@@ -203,3 +203,25 @@ async def test_a_tool_may_erase_its_own_session(desk: Callable[..., Desk], store
     with pytest.raises(SessionErasedError):
         await one.start()
     await one.runner.aclose()
+
+
+@pytest.mark.parametrize("point", ["before_model_callback", "after_model_callback"])
+async def test_calls_that_a_callback_makes_have_ids_of_their_own(desk: Callable[..., Desk], point: str) -> None:
+    """A callback that uses one id for all its calls doubles no idempotency key, so no service drops the second (P5)."""
+    keys: list[str] = []
+
+    def book(ctx: ToolContext) -> None:
+        """Book."""
+        keys.append(ctx.idempotency_key)
+
+    made = 0
+
+    def make(*_: object) -> Content | None:
+        nonlocal made
+        made += 1
+        call_of_callback = FunctionCall(call_id="c1", name="book", args={})
+        return Content((call_of_callback, call_of_callback)) if made < 3 else None
+
+    one = desk(model=ScriptedModel(say("Done."), strict=False), tools=[book], **{point: make})
+    assert (await one.ask()).outcome == "completed"
+    assert len(keys) == len(set(keys)) == 4

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import cast
+
+from msgspec.structs import replace
 
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.limits import exceeded_limit
 from heaveto.core.request import ModelRequest
 from heaveto.errors import LimitExceededError, ModelError
-from heaveto.events.contents import Content
+from heaveto.events.contents import Content, FunctionCall, Part
 from heaveto.events.records import Message
 from heaveto.models.base import Chunk
 from heaveto.runner.draft import LiveDraft
@@ -56,11 +58,7 @@ async def ask_model(live: LiveRun, agent: LlmAgent, ctx: AgentContext) -> Messag
         given = await hooks.first("after_model", agent.after_model_callbacks, ctx, Content(message.parts))
         live.check()
         if given is not None:
-            message = Message(
-                id=message.id, time=message.time, run_id=message.run_id, author=message.author,
-                branch=message.branch, parts=given.parts, finish_reason=message.finish_reason, usage=message.usage,
-                provider=message.provider, model=message.model, seen=message.seen,
-            )  # fmt: skip
+            message = replace(message, parts=_with_own_ids(live, given.parts, message.parts), data=None)
     return _stage_answer(live, ctx, message)
 
 
@@ -95,8 +93,25 @@ def _said(live: LiveRun, ctx: AgentContext, content: Content) -> Message:
     """A callback's content, as the agent's own message. No model was asked, so nothing is counted."""
     record_id, time = live.stamp()
     return Message(
-        id=record_id, time=time, run_id=live.run_id, author=ctx.agent.name, branch=ctx.branch, parts=content.parts
-    )
+        id=record_id, time=time, run_id=live.run_id, author=ctx.agent.name, branch=ctx.branch,
+        parts=_with_own_ids(live, content.parts),
+    )  # fmt: skip
+
+
+def _with_own_ids(live: LiveRun, parts: Sequence[Part], asked: Sequence[Part] = ()) -> tuple[Part, ...]:
+    """Give calls that a callback made up an id of ours; those of the model's message `asked` keep theirs, once.
+
+    A call's id, and with it its idempotency key, is unique (P5), whatever a callback writes there.
+    """
+    free = {part.call_id for part in asked if isinstance(part, FunctionCall)}
+    own: list[Part] = []
+    for part in parts:
+        if isinstance(part, FunctionCall) and part.call_id not in free:
+            own.append(replace(part, call_id=live.services.ids.call_id()))
+        else:
+            own.append(part)
+            free.discard(part.call_id if isinstance(part, FunctionCall) else "")
+    return tuple(own)
 
 
 async def _ask_with_retries(live: LiveRun, agent: LlmAgent, ctx: AgentContext, request: ModelRequest) -> Message:
