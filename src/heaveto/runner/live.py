@@ -17,6 +17,7 @@ from heaveto.errors import RunCancelled, StoreError
 from heaveto.events.contents import Json
 from heaveto.events.records import CancelRequested, Cause, Record, SessionKey
 from heaveto.runner.config import RunConfig
+from heaveto.runner.detached import detach
 from heaveto.runner.draft import SAVE_AFTER_SECONDS, LiveDraft
 from heaveto.runner.journal import Journal
 from heaveto.runner.log import SessionLog
@@ -25,6 +26,7 @@ from heaveto.runner.stops import ask_to_stop
 from heaveto.stores.base import Lease
 
 _T = TypeVar("_T")
+_RECORD_STOP_SECONDS = 1.0
 
 
 class Stoppable(Protocol):
@@ -107,9 +109,14 @@ class LiveRun:
         self.wake.set()
 
     async def request_stop(self, cause: Cause, by: str, reason: str = "") -> None:
-        """Ask for a stop, durably; where the store cannot take it, in this process."""
+        """Ask for a stop, durably; where the store cannot take it, or takes too long, in this process."""
+        _, recorded = detach(ask_to_stop(self.services, self.log, self.run_id, cause, by=by, reason=reason))
         try:
-            await ask_to_stop(self.services, self.log, self.run_id, cause, by=by, reason=reason)
+            async with asyncio.timeout(_RECORD_STOP_SECONDS):
+                await recorded
+        except TimeoutError:
+            logger.warning("the stop of run %s is not recorded yet; stopping it all the same", self.run_id)
+            self.stop_locally(cause, by, reason)
         except StoreError:
             logger.exception("the stop of run %s could not be recorded; stopping it all the same", self.run_id)
             self.stop_locally(cause, by, reason)

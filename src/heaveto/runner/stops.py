@@ -28,10 +28,17 @@ async def ask_to_stop(
             if run.cancel is not None or run.ended is not None:
                 return
             record_id, time = services.stamp()
-            request = CancelRequested(id=record_id, time=time, run_id=run_id, cause=cause, by=by, reason=reason)
+            request = CancelRequested(
+                id=record_id, time=time, run_id=run_id, cause=cause, by=_storable(by), reason=_storable(reason)
+            )
             try:
                 # Conditional, so that it never lands behind an ending that is just being written.
                 guard = Guard(f"cancel:{run_id}", request.id)
                 await log.append([request], token=None, expect=log.state.last_seq, guard=guard)
             except (LogMovedError, GuardTakenError):
                 await log.refresh()
+
+
+def _storable(text: str) -> str:
+    """Return the text without what no store takes: a stop never fails for how its sender is called."""
+    return text.encode("utf-8", "replace").decode()
