@@ -14,7 +14,7 @@
     │   ├── LoopStalledError
     │   ├── WrongLoopError
     │   └── MissingExtraError
-    ├── NotFoundError           UnknownSessionError, UnknownRunError, UnknownAgentError, UnknownCallError
+    ├── NotFoundError           UnknownSessionError, UnknownRunError, UnknownAgentError
     ├── SessionBusyError        the busy policy is "reject" and the session is busy
     ├── RunnerClosedError       the runner is closing or closed
     ├── RunFailedError          a run ended as failed; carries its ErrorInfo
@@ -218,14 +218,6 @@ class UnknownAgentError(NotFoundError):
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(f"no agent {name!r}; there are: {', '.join(known)}")
         self.name, self.known = name, known
-
-
-class UnknownCallError(NotFoundError):
-    """No call of the session has this id."""
-
-    def __init__(self, call_id: str) -> None:
-        super().__init__(f"no call {call_id!r} in this session")
-        self.call_id = call_id
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ class AgentHost(LiveRun):
             said = await hooks.first("before_run", (), ctx)
             self.check()
         if said is None:
-            await self.enter(agent, "", None)
+            await self.enter(agent, "")
         else:
             await ctx.say(*said.parts)
         if hooks.at("after_run"):
@@ -40,7 +40,7 @@ class AgentHost(LiveRun):
                 await call_back(callback, ctx)
         ctx.stage()
 
-    async def enter(self, agent: BaseAgent, branch: str, parent: AgentContext | None) -> None:
+    async def enter(self, agent: BaseAgent, branch: str) -> None:
         self.check()
         ctx = AgentContext(self, agent, branch)
         hooks = self.services.app.hooks
@@ -82,7 +82,7 @@ class AgentHost(LiveRun):
         )  # fmt: skip
         await self.flush()
         since = self.session.last_seq
-        await self.enter(agent, branch, None)
+        await self.enter(agent, branch)
         await self.flush()
         for record in reversed(self.session.records[since:]):
             if isinstance(record, Message) and is_within(record.branch, branch) and text_of(record.parts):

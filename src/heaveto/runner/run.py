@@ -259,7 +259,8 @@ class RunStream:
         self._run_id, self._start, self._abandon, self._deltas = run_id, start, abandon, deltas
         self._run: Run | None = None
         self._reader: RecordReader | None = None
-        self._begun = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop on which the iteration began."""
         self._ended: RunEnded | None = None
         self._over = self._left = False
 
@@ -274,7 +275,8 @@ class RunStream:
     async def __anext__(self) -> StreamItem:
         if self._over:
             raise StopAsyncIteration
-        self._begun = True
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
         try:
             if self._reader is None:
                 self._run = await self._start()
@@ -299,12 +301,14 @@ class RunStream:
     def _must_stop(self) -> bool:
         """Whether leaving now stops the run. A run that took our message in (steer, merge) is not ours."""
         is_own = self._run is None or self._run.run_id == self._run_id
-        return self._begun and not self._over and self._ended is None and is_own
+        return self._loop is not None and not self._over and self._ended is None and is_own
 
     def _leave(self) -> None:
+        """Stop the run, in the background: the garbage collector may call this from any thread."""
         if self._must_stop:
             self._left = True
-            self._abandon()
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._abandon)
         self._over = True
 
     async def aclose(self) -> None:

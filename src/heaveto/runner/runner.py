@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import Self
@@ -154,17 +155,7 @@ class Runner:
                 state_delta=state_delta, run_id=chosen, idempotency_key=idempotency_key,
             )  # fmt: skip
 
-        loop: list[asyncio.AbstractEventLoop] = []
-
-        async def start_here() -> Run:
-            loop.append(asyncio.get_running_loop())
-            return await start()
-
-        def abandon() -> None:
-            if loop and not loop[0].is_closed():
-                loop[0].call_soon_threadsafe(self._abandon, chosen, key)
-
-        return RunStream(chosen, start_here, abandon, deltas=config.streaming)
+        return RunStream(chosen, start, partial(self._abandon, chosen, key), deltas=config.streaming)
 
     async def start(
         self,
