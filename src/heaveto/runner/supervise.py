@@ -36,8 +36,9 @@ async def carry(live: AgentHost, agent: BaseAgent) -> RunEnded:
         StoreError: the ending could not be recorded; whoever next opens the session will close the run.
     """
     unwatch = live.log.watch(live.look)
-    timer = await _start_time_limit(live)
+    timer: asyncio.Task[None] | None = None
     try:
+        timer = await _start_time_limit(live)
         while True:
             live.task = work = asyncio.create_task(live.work(agent), name=f"heaveto run {live.run_id}")
             ending = await _watch_over(live, work)
