@@ -295,6 +295,26 @@ class ToolFatalError(HeavetoError):
     """Raise this in a tool to fail the whole run instead of telling the model about the error."""
 
 
+class ToolTimeoutError(HeavetoError, TimeoutError):
+    """An attempt of a call took longer than its tool's `timeout_seconds`. Give it more, or make it quicker."""
+
+    retryable = True
+
+    def __init__(self, name: str, seconds: float) -> None:
+        super().__init__(f"tool {name!r} took longer than its limit of {seconds:g} seconds")
+        self.name, self.seconds = name, seconds
+
+
+class ToolsetError(HeavetoError):
+    """A toolset cannot be used: its server cannot be reached, or refused. The message says which and why."""
+
+    retryable = True
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"toolset {name}: {problem}")
+        self.name, self.problem = name, problem
+
+
 class ToolArgumentsError(HeavetoError):
     """The model's arguments do not fit the tool's schema. The message is shown to the model, which may correct them."""
 

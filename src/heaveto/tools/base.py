@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 from heaveto.core.request import ToolDeclaration
 from heaveto.errors import RunCancelled
-from heaveto.events.contents import Json
+from heaveto.events.contents import Blob, Json
 from heaveto.events.records import Cause, Replay, SessionKey
+from heaveto.tools.retry import Retry
 
 OnCancel: TypeAlias = Literal["cancel", "abandon", "finish"]
 """What a stop does to a running call of this tool.
@@ -17,6 +19,25 @@ OnCancel: TypeAlias = Literal["cancel", "abandon", "finish"]
 cancel: interrupt it and wait up to the grace. abandon: do not wait, it becomes a straggler at once.
 finish: do not interrupt, wait up to the grace.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactInfo:
+    """A stored artifact: its newest version (from 0), its type and its size in bytes."""
+
+    name: str
+    version: int
+    mime_type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What people answered to a question that a call asked. `by` names who, as the answering side gave it."""
+
+    accepted: bool
+    value: Json = None
+    by: str = ""
 
 
 class CallHost(Protocol):
@@ -27,6 +48,11 @@ class CallHost(Protocol):
     def on_cancel(self, hook: Callable[[], None]) -> None: ...
     async def progress(self, value: Json) -> None: ...
     def progress_from_thread(self, value: Json) -> None: ...
+    def output(self, piece: Json) -> None: ...
+    async def ask(self, hint: str, schema: dict[str, Json] | None) -> Reply: ...
+    async def save_artifact(self, name: str, content: Blob) -> int: ...
+    async def load_artifact(self, name: str, version: int | None) -> Blob | None: ...
+    async def list_artifacts(self) -> list[ArtifactInfo]: ...
     async def cancel_run(self, by: str, reason: str) -> None: ...
     async def run_agent(self, agent: Any, task: str) -> str: ...
 
@@ -115,6 +141,37 @@ class ToolContext:
         """`progress` for a blocking function: blocks its thread until the value is durable."""
         self._host.progress_from_thread(value)
 
+    def output(self, piece: Json) -> None:
+        """Show a piece of the call's output to readers now, and keep it: a stop does not lose what was put out.
+
+        Safe from any thread. What the tool returns in the end is its result all the same; the output stands in for it
+        only where the call is stopped, times out or dies. Pieces that are all text are kept as one text.
+        """
+        self._host.output(piece)
+
+    async def ask(self, hint: str, schema: dict[str, Json] | None = None) -> Reply:
+        """Ask people something while the call goes on: it waits, durably listed, until someone answers it.
+
+        `schema` is the JSON schema of the value that is wanted; answers that do not fit are refused where they are
+        given. A stop ends the wait as it ends any other.
+        """
+        return await self._host.ask(hint, schema)
+
+    async def save_artifact(self, name: str, content: Blob | bytes | str, *, mime_type: str = "") -> int:
+        """Store an artifact of this session under a name; return its version, from 0. Durable on return.
+
+        A name that begins with ``user:`` is shared by all sessions of the user.
+        """
+        return await self._host.save_artifact(name, as_blob(content, mime_type))
+
+    async def load_artifact(self, name: str, version: int | None = None) -> Blob | None:
+        """Return an artifact, its newest version if none is named, or None if there is no such artifact."""
+        return await self._host.load_artifact(name, version)
+
+    async def list_artifacts(self) -> list[ArtifactInfo]:
+        """Return the newest version of each artifact that this session can see, by name."""
+        return await self._host.list_artifacts()
+
     async def cancel_run(self, *, by: str = "tool", reason: str = "") -> None:
         """Ask the run that this call belongs to to stop. Returns when the request is durable, not when it is done."""
         await self._host.cancel_run(by, reason)
@@ -122,6 +179,17 @@ class ToolContext:
     async def run_agent(self, agent: Any, task: str) -> str:
         """Run an agent within this run, in a branch of its own that sees only `task`; return its final text."""
         return await self._host.run_agent(agent, task)
+
+
+def as_blob(content: Blob | bytes | str, mime_type: str = "") -> Blob:
+    """Return content as a blob; text is encoded as UTF-8 and is ``text/plain`` unless told otherwise."""
+    match content:
+        case Blob():
+            return content
+        case str():
+            return Blob(mime_type=mime_type or "text/plain; charset=utf-8", content=content.encode())
+        case bytes():
+            return Blob(mime_type=mime_type or "application/octet-stream", content=content)
 
 
 def end_context(ctx: ToolContext, host: CallHost) -> None:
@@ -138,6 +206,10 @@ class Tool(ABC):
         replay: whether a call in doubt after a crash may be executed again; stored with each call.
         on_cancel: what a stop does to a running call.
         blocking: `run_blocking` is executed in a thread, instead of `run` on the event loop.
+        timeout_seconds: how long one attempt may take; None for no limit.
+        retry: whether and how a failed attempt is repeated; not with ``replay="never"``.
+        max_concurrency: how many calls of this tool run at the same time in this process; None for no limit.
+        max_result_bytes: results larger than this become an artifact; None leaves it to the run's setting.
     """
 
     name: str
@@ -145,6 +217,10 @@ class Tool(ABC):
     replay: Replay = "never"
     on_cancel: OnCancel = "cancel"
     blocking: bool = False
+    timeout_seconds: float | None = None
+    retry: Retry | None = None
+    max_concurrency: int | None = None
+    max_result_bytes: int | None = None
 
     @abstractmethod
     def declaration(self) -> ToolDeclaration:
@@ -164,4 +240,12 @@ class Tool(ABC):
 
     def run_blocking(self, args: dict[str, Any], ctx: ToolContext) -> Any:
         """Do the work in a thread; look at `ctx.cancelled` now and then."""
+        raise NotImplementedError
+
+    async def probe(self, args: dict[str, Any], ctx: ToolContext) -> Any:
+        """For ``replay="probe"``: find out what an earlier attempt of this call did, by `ctx.idempotency_key`.
+
+        Return its result if it took effect, and None if it did not, and is now executed. Raise if you cannot tell: the
+        call is then settled as unknown.
+        """
         raise NotImplementedError
