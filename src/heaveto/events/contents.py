@@ -111,6 +111,15 @@ class Content(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return text_of(self.parts)
 
 
+class ArtifactInfo(msgspec.Struct, frozen=True):
+    """A stored artifact: its newest version (from 0), its type and its size in bytes."""
+
+    name: str
+    version: int
+    mime_type: str
+    size: int
+
+
 def text_of(parts: tuple[Part, ...]) -> str:
     """Return the text of the parts, in order, without thoughts."""
     return "".join(part.text for part in parts if isinstance(part, Text))

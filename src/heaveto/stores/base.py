@@ -13,8 +13,11 @@ from typing import Protocol
 
 import msgspec
 
-from heaveto.events.contents import Json
+from heaveto.events.contents import ArtifactInfo, Blob, Json
 from heaveto.events.records import Draft, Record, SessionKey
+
+OF_USER = "user:"
+"""Blobs whose names begin so belong to the user of the app, over all sessions; the others to one session."""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -105,6 +108,8 @@ class Store(Protocol):
     async def erase_session(self, key: SessionKey, *, by: str, reason: str = "") -> Tombstone:
         """Delete all content of a session and leave a tombstone. Idempotent. The holder's next append is refused.
 
+        Blobs of the session are content; those of its user stay.
+
         Raises:
             UnknownSessionError: there is and was no such session.
         """
@@ -189,6 +194,44 @@ class Store(Protocol):
 
     async def drafts(self, key: SessionKey, run_id: str) -> list[Draft]:
         """Return the saved drafts of a run. They are dropped when its `RunEnded` is appended, or their `Message`."""
+        ...
+
+    async def save_blob(
+        self, key: SessionKey, name: str, content: bytes, *, mime_type: str, id: str | None = None
+    ) -> int:
+        """Store content under a name and return its version: 0, or one more than the newest.
+
+        Durable on return; no reader ever sees a part of it. A name that begins with `OF_USER` belongs to the user and
+        needs no session. The first save of an `id` under a name counts: another one stores nothing and returns the
+        same version, whatever it brings.
+
+        Raises:
+            StoreFullError, UnknownSessionError, SessionErasedError
+        """
+        ...
+
+    async def load_blob(self, key: SessionKey, name: str, version: int | None = None) -> Blob | None:
+        """Return a version of a blob, the newest if none is named, or None if there is no such blob."""
+        ...
+
+    async def list_blobs(self, key: SessionKey) -> list[ArtifactInfo]:
+        """Return the newest version of each blob of the session and of its user, by name."""
+        ...
+
+    async def blob_versions(self, key: SessionKey, name: str) -> list[int]:
+        """Return the versions of a blob that there are, ascending; empty if there is no such blob."""
+        ...
+
+    async def delete_blob(self, key: SessionKey, name: str) -> None:
+        """Delete all versions of a blob, if there are any. The next one saved under its name is version 0."""
+        ...
+
+    async def is_alive(self, owner: str) -> bool:
+        """Whether the instance of this name still shows signs of life: neither closed nor gone with its process.
+
+        An instance shows them from its first claim at the latest, with or without a lease, and this one until it is
+        closed. One that is frozen may count as either.
+        """
         ...
 
     def subscribe(self, key: SessionKey, callback: Callable[[int], None]) -> Callable[[], None]:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from heaveto.clock import Clock, SystemClock
 from heaveto.errors import (
@@ -21,10 +22,10 @@ from heaveto.errors import (
     UnknownSessionError,
 )
 from heaveto.events import codec
-from heaveto.events.contents import Json
+from heaveto.events.contents import ArtifactInfo, Blob, Json
 from heaveto.events.records import Draft, Record, SessionKey, StateChanged
 from heaveto.ids import IdSource, SystemIds
-from heaveto.stores.base import Guard, Holder, Lease, SessionInfo, Tombstone, Unfinished
+from heaveto.stores.base import OF_USER, Guard, Holder, Lease, SessionInfo, Tombstone, Unfinished
 from heaveto.stores.batch import Batch, prepare
 from heaveto.stores.subscriptions import Subscriptions
 
@@ -39,6 +40,7 @@ class _Session:
         self.guards: dict[str, str] = {}
         self.runs: dict[str, _Run] = {}
         self.drafts: dict[str, tuple[str, bytes]] = {}
+        self.blobs: _Blobs = {}
         self.token = 0
         self.owner: str | None = None
         self.since = 0.0
@@ -57,6 +59,14 @@ class _Run:
         self.order, self.ended, self.settled = order, False, False
 
 
+class _Version(NamedTuple):
+    id: str | None
+    blob: Blob
+
+
+_Blobs: TypeAlias = dict[str, list[_Version]]
+
+
 class MemoryData:
     """What several `MemoryStore` instances share, as several processes share a database file."""
 
@@ -65,6 +75,7 @@ class MemoryData:
         self.tombstones: dict[SessionKey, Tombstone] = {}
         self.run_sessions: dict[str, SessionKey] = {}
         self.shared: dict[tuple[str, str], dict[str, bytes]] = {}
+        self.user_blobs: dict[tuple[str, str], _Blobs] = {}
         self.alive: set[str] = set()
         self.instances: list[Callable[[SessionKey], None]] = []
         self.newest = 0.0
@@ -285,7 +296,51 @@ class MemoryStore:
         rows = self._open().session(key).drafts.values()
         return [codec.decode_draft(body) for draft_run, body in rows if draft_run == run_id]
 
+    # --- blobs
+
+    async def save_blob(
+        self, key: SessionKey, name: str, content: bytes, *, mime_type: str, id: str | None = None
+    ) -> int:
+        blobs = self._user_blobs(key) if name.startswith(OF_USER) else self._open().session(key).blobs
+        versions = blobs.setdefault(name, [])
+        for number, version in enumerate(versions):
+            if id is not None and version.id == id:
+                return number
+        versions.append(_Version(id, Blob(mime_type=mime_type, content=bytes(content))))
+        return len(versions) - 1
+
+    async def load_blob(self, key: SessionKey, name: str, version: int | None = None) -> Blob | None:
+        versions = self._blobs(key, name).get(name, [])
+        number = len(versions) - 1 if version is None else version
+        return versions[number].blob if 0 <= number < len(versions) else None
+
+    async def list_blobs(self, key: SessionKey) -> list[ArtifactInfo]:
+        rows = self._blobs(key, "") | self._user_blobs(key)
+        return [
+            ArtifactInfo(name, len(versions) - 1, versions[-1].blob.mime_type, len(versions[-1].blob.content))
+            for name, versions in sorted(rows.items())
+        ]
+
+    async def blob_versions(self, key: SessionKey, name: str) -> list[int]:
+        return list(range(len(self._blobs(key, name).get(name, []))))
+
+    async def delete_blob(self, key: SessionKey, name: str) -> None:
+        self._blobs(key, name).pop(name, None)
+
+    def _blobs(self, key: SessionKey, name: str) -> _Blobs:
+        """Return the blobs among which this name would be; an empty table if the session does not exist."""
+        if name.startswith(OF_USER):
+            return self._user_blobs(key)
+        session = self._open().sessions.get(key)
+        return session.blobs if session else {}
+
+    def _user_blobs(self, key: SessionKey) -> _Blobs:
+        return self._open().user_blobs.setdefault((key.app, key.user), {})
+
     # --- news, life
+
+    async def is_alive(self, owner: str) -> bool:
+        return owner in self._open().alive
 
     def subscribe(self, key: SessionKey, callback: Callable[[int], None]) -> Callable[[], None]:
         self._open()

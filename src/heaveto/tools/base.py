@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from heaveto.core.request import ToolDeclaration
 from heaveto.errors import RunCancelled
-from heaveto.events.contents import Blob, Json
+from heaveto.events.contents import ArtifactInfo, Blob, Json
 from heaveto.events.records import Cause, Replay, SessionKey
 from heaveto.tools.retry import Retry
 
@@ -19,16 +19,6 @@ OnCancel: TypeAlias = Literal["cancel", "abandon", "finish"]
 cancel: interrupt it and wait up to the grace. abandon: do not wait, it becomes a straggler at once.
 finish: do not interrupt, wait up to the grace.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class ArtifactInfo:
-    """A stored artifact: its newest version (from 0), its type and its size in bytes."""
-
-    name: str
-    version: int
-    mime_type: str
-    size: int
 
 
 @dataclass(frozen=True, slots=True)

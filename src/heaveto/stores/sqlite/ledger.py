@@ -32,6 +32,7 @@ from heaveto.events.records import SessionKey
 from heaveto.stores.base import Guard, Lease, SessionInfo, Tombstone
 from heaveto.stores.batch import Batch
 from heaveto.stores.sqlite import liveness, schema, sql
+from heaveto.stores.sqlite.blobs import BlobWriter, Upload
 
 
 class _RunOf(msgspec.Struct):
@@ -70,6 +71,7 @@ class Ledger:
         changed: sessions that subscribers must hear about once the transaction is committed, with their last seqs.
         held: sessions whose lease this owner holds, with their tokens.
         owes_truncation: something was erased whose text may still be in the WAL.
+        blobs: the part that writes blobs.
     """
 
     def __init__(
@@ -102,6 +104,13 @@ class Ledger:
         self.changed: dict[SessionKey, int] = {}
         self.held: dict[SessionKey, int] = {}
         self.owes_truncation = False
+        self.blobs = BlobWriter(
+            connection,
+            owner,
+            session_of=lambda key: self._row(key).id,
+            is_running=self._is_running,
+            logged=self._count_pages,
+        )
 
     # --- transactions
 
@@ -367,6 +376,29 @@ class Ledger:
         self._newest = newest = max(self._clock.time(), math.nextafter(newest, math.inf))
         return newest
 
+    # --- blobs
+
+    def save_blob(self, upload: Upload, content: bytes) -> int:
+        """Write a blob of one chunk."""
+        return self.blobs.save(upload, content)
+
+    def add_chunk(self, upload: Upload, place: int, content: memoryview) -> None:
+        """Write a chunk of a blob, and show that somebody is writing it."""
+        self._show_life()
+        self.blobs.add(upload, place, content)
+
+    def delete_blob(self, key: SessionKey, name: str) -> None:
+        """Delete all versions of a blob."""
+        if self.blobs.delete(key, name):
+            self.owes_truncation = True
+
+    def _count_pages(self, pages: int) -> None:
+        self._logged_pages += pages
+
+    def _is_running(self, owner: str) -> bool:
+        """Whether the owner's process is there, be it frozen."""
+        return liveness.probe(self._path, owner) == "locked" or self._looks_alive(owner)
+
     # --- the lease
 
     def claim(self, key: SessionKey) -> Lease:
@@ -375,9 +407,7 @@ class Ledger:
         if row.owner is not None and self.is_alive(row.owner):
             raise LeaseHeldError(key, owner=row.owner, since=row.since or 0.0)
         shared = self._shared_state(key)
-        if self._clock.monotonic() - self._last_beat >= self._ttl / 3:
-            self._file.acquire()
-            self.beat()
+        self._show_life()
         row.token += 1
         row.owner, row.since = self._owner, self._clock.time()
         self._leased.add(row)
@@ -401,6 +431,11 @@ class Ledger:
             self._execute(sql.DELETE_OWNER, (owner,))
             self._buried.add(owner)
         return False
+
+    def _show_life(self) -> None:
+        if self._clock.monotonic() - self._last_beat >= self._ttl / 3:
+            self._file.acquire()
+            self.beat()
 
     def beat(self) -> None:
         """Show a sign of life."""

@@ -13,6 +13,7 @@ from heaveto.events.contents import Json
 from heaveto.events.records import Draft, Record, SessionKey
 from heaveto.stores.base import Holder, SessionInfo, Tombstone, Unfinished
 from heaveto.stores.sqlite import liveness, sql
+from heaveto.stores.sqlite.blobs import BlobQueries
 from heaveto.stores.sqlite.schema import connect, typed_error
 from heaveto.stores.sqlite.worker import Operation, Worker
 
@@ -49,11 +50,12 @@ class Reader(Worker):
 
 
 class Queries:
-    """What can be asked of the store. Runs in the reader's thread."""
+    """What can be asked of the store; `blobs` is the part about them. Runs in the reader's thread."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path, owner: str, clock: Clock) -> None:
         self._connection, self._execute = connection, connection.execute
         self._path, self._owner, self._clock = path, owner, clock
+        self.blobs = BlobQueries(connection)
 
     def close(self) -> None:
         self._connection.close()
@@ -99,6 +101,10 @@ class Queries:
         file = liveness.probe(self._path, owner)  # first: a file that is gone means that the beat is gone too
         beat = self._execute(sql.SELECT_OWNER, (owner,)).fetchone()
         return liveness.is_alive(beat, self._clock.monotonic(), file)
+
+    def is_running(self, owner: str) -> bool:
+        """Whether the owner is alive, with or without a lease: its lock outlasts those, its beat does not."""
+        return self._is_alive(owner) or liveness.probe(self._path, owner) == "locked"
 
     def unfinished(self, key: SessionKey | None) -> list[Unfinished]:
         if key is None:

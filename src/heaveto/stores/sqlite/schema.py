@@ -80,7 +80,26 @@ CREATE TABLE tombstones (
 ) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_VERSION_1,)
+_VERSION_2 = """
+CREATE TABLE blobs (
+    number INTEGER PRIMARY KEY,            -- random, so that it is known before anything is written
+    session INTEGER NOT NULL,              -- 0 where the user owns it
+    app TEXT NOT NULL, user TEXT NOT NULL, -- empty where the session owns it
+    name TEXT NOT NULL,
+    version INTEGER,                       -- NULL until all chunks are there
+    id TEXT,                               -- a save that is repeated has the same
+    owner TEXT NOT NULL,                   -- the instance that saves or saved it
+    mime_type TEXT NOT NULL, size INTEGER NOT NULL,
+    UNIQUE (session, app, user, name, version)
+);
+CREATE INDEX blobs_begun ON blobs (number) WHERE version IS NULL;
+
+CREATE TABLE chunks (
+    blob INTEGER NOT NULL, place INTEGER NOT NULL, content BLOB NOT NULL, PRIMARY KEY (blob, place)
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2)
 """Scripts in order; number n brings the schema to version n. A script that was released is never changed."""
 
 

@@ -71,6 +71,35 @@ SELECT_DRAFTS = """
     SELECT d.body FROM sessions s LEFT JOIN drafts d ON d.session = s.id AND d.run_id = ?
     WHERE s.app=? AND s.user=? AND s.session=? ORDER BY d.message_id"""
 
+# --- blobs: an owner is (session, '', '') or (0, app, user)
+
+INSERT_BLOB = """
+    INSERT INTO blobs (number, session, app, user, name, id, owner, mime_type, size)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT_CHUNK = "INSERT OR REPLACE INTO chunks (blob, place, content) VALUES (?, ?, ?)"
+IS_BEGUN = "SELECT 1 FROM blobs WHERE number=? AND version IS NULL"
+SIZE_OF_CHUNKS = "SELECT coalesce(sum(length(content)), 0) FROM chunks WHERE blob=?"
+_NAMED = " FROM blobs WHERE session=? AND app=? AND user=? AND name=? AND version"
+FIND_SAVED = f"SELECT version{_NAMED} IS NOT NULL AND id=?"
+SELECT_VERSIONS = f"SELECT version{_NAMED} IS NOT NULL ORDER BY version"
+PUBLISH_BLOB = f"UPDATE blobs SET version=(SELECT coalesce(max(version) + 1, 0){_NAMED} IS NOT NULL) WHERE number=?"
+SELECT_VERSION = "SELECT version FROM blobs WHERE number=?"
+FIND_NEWEST = f"SELECT number, mime_type, size{_NAMED} IS NOT NULL ORDER BY version DESC LIMIT 1"
+FIND_VERSION = f"SELECT number, mime_type, size{_NAMED}=?"
+SELECT_CHUNKS = "SELECT content FROM chunks WHERE blob=? AND place>=? AND place<? ORDER BY place"
+FIND_SESSION = "SELECT id FROM sessions WHERE app=? AND user=? AND session=?"
+LIST_BLOBS = """
+    SELECT name, max(version), mime_type, size FROM blobs WHERE session=? AND app='' AND user=''
+        AND version IS NOT NULL GROUP BY name
+    UNION ALL
+    SELECT name, max(version), mime_type, size FROM blobs WHERE session=0 AND app=? AND user=?
+        AND version IS NOT NULL GROUP BY name"""
+DELETE_CHUNKS_NAMED = f"DELETE FROM chunks WHERE blob IN (SELECT number{_NAMED} IS NOT NULL)"
+DELETE_NAMED = f"DELETE{_NAMED} IS NOT NULL"
+DELETE_CHUNKS_BEGUN = "DELETE FROM chunks WHERE blob IN (SELECT number FROM blobs WHERE number=? AND version IS NULL)"
+DELETE_BEGUN = "DELETE FROM blobs WHERE number=? AND version IS NULL"
+SELECT_BEGUN = "SELECT number, owner FROM blobs WHERE version IS NULL"
+
 # --- shared state: ';' is the character after ':', so the ranges hold one prefix each
 
 UPSERT_SHARED = "INSERT OR REPLACE INTO shared (app, user, key, value) VALUES (?, ?, ?, ?)"
@@ -95,6 +124,8 @@ ERASE_CONTENT = (
     "DELETE FROM guards WHERE session=?",
     "DELETE FROM unfinished WHERE session=?",
     "DELETE FROM drafts WHERE session=?",
+    "DELETE FROM chunks WHERE blob IN (SELECT number FROM blobs WHERE session=?)",
+    "DELETE FROM blobs WHERE session=?",
     "DELETE FROM sessions WHERE id=?",
 )
 INSERT_TOMBSTONE = """

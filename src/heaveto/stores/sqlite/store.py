@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 from heaveto.clock import Clock, SystemClock
 from heaveto.errors import StoreClosedError, StoreOpenError, WrongLoopError
 from heaveto.events import codec
-from heaveto.events.contents import Json
+from heaveto.events.contents import ArtifactInfo, Blob, Json
 from heaveto.events.records import Draft, Record, SessionKey, StateChanged
 from heaveto.ids import IdSource, SystemIds
 from heaveto.stores.base import Guard, Holder, Lease, SessionInfo, Tombstone, Unfinished
 from heaveto.stores.batch import prepare
+from heaveto.stores.sqlite.blobs import CHUNK_BYTES, Found, Upload, pieces
 from heaveto.stores.sqlite.ledger import Ledger
 from heaveto.stores.sqlite.reader import Queries, Reader
 from heaveto.stores.sqlite.schema import open_file
@@ -26,6 +27,7 @@ from heaveto.stores.sqlite.writer import Writer
 from heaveto.stores.subscriptions import Subscriptions
 
 T = TypeVar("T")
+CHUNKS_PER_READ = 16
 
 
 class SqliteStore:
@@ -224,7 +226,67 @@ class SqliteStore:
     async def drafts(self, key: SessionKey, run_id: str) -> list[Draft]:
         return await self._read(lambda queries: queries.drafts(key, run_id))
 
-    # --- news, the end
+    # --- blobs
+
+    async def save_blob(
+        self, key: SessionKey, name: str, content: bytes, *, mime_type: str, id: str | None = None
+    ) -> int:
+        number = int.from_bytes(os.urandom(8), "big") >> 1
+        upload = Upload(number, key, name, mime_type, len(content), id)
+        if len(content) <= CHUNK_BYTES:
+            return await self._write(lambda ledger: ledger.save_blob(upload, content), durable=True)
+        earlier = await self._write(lambda ledger: ledger.blobs.find(upload))
+        return await self._upload(upload, content) if earlier is None else earlier
+
+    async def _upload(self, upload: Upload, content: bytes) -> int:
+        """Write chunk by chunk, so that others' appends get in between; only the last step makes it durable."""
+        is_published = False
+        try:
+            for place, chunk in enumerate(pieces(content)):
+                await self._write(partial(Ledger.add_chunk, upload=upload, place=place, content=chunk))
+            version = await self._write(lambda ledger: ledger.blobs.publish(upload), durable=True)
+            is_published = True
+        finally:
+            if not is_published:
+                self._discard(upload.number)
+        return version
+
+    def _discard(self, number: int) -> None:
+        """Remove what was begun and will not be finished; where that fails, a later instance does it."""
+        if self._closing is None:
+            future = self._future()
+            future.add_done_callback(_look_at)
+            self._writer.submit(Operation(lambda ledger: ledger.blobs.discard(number), future))
+
+    async def load_blob(self, key: SessionKey, name: str, version: int | None = None) -> Blob | None:
+        found = await self._read(lambda queries: queries.blobs.find(key, name, version))
+        content = await self._content(found) if found else None
+        return None if found is None or content is None else Blob(mime_type=found.mime_type, content=content)
+
+    async def _content(self, found: Found) -> bytes | None:
+        """Read some chunks at a time, so that others' reads get in between; None if it was deleted meanwhile."""
+        chunks: list[bytes] = []
+        while sum(map(len, chunks)) < found.size:
+            read = partial(_chunks, number=found.number, first=len(chunks))
+            more = await self._read(read)
+            if not more:
+                return None
+            chunks += more
+        return b"".join(chunks)
+
+    async def list_blobs(self, key: SessionKey) -> list[ArtifactInfo]:
+        return await self._read(lambda queries: queries.blobs.listing(key))
+
+    async def blob_versions(self, key: SessionKey, name: str) -> list[int]:
+        return await self._read(lambda queries: queries.blobs.versions(key, name))
+
+    async def delete_blob(self, key: SessionKey, name: str) -> None:
+        await self._write(lambda ledger: ledger.delete_blob(key, name), durable=True)
+
+    # --- news, life, the end
+
+    async def is_alive(self, owner: str) -> bool:
+        return await self._read(lambda queries: queries.is_running(owner))
 
     def subscribe(self, key: SessionKey, callback: Callable[[int], None]) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
@@ -260,6 +322,10 @@ class SqliteStore:
 
 def _nothing(_: object) -> None:
     """An operation that only makes its thread do what it does around operations."""
+
+
+def _chunks(queries: Queries, number: int, first: int) -> list[bytes]:
+    return queries.blobs.chunks(number, first, CHUNKS_PER_READ)
 
 
 def _look_at(future: asyncio.Future[Any]) -> None:
