@@ -26,6 +26,7 @@ from heaveto.errors import (
     StoreTooNewError,
     WrongLoopError,
 )
+from heaveto.events.contents import ArtifactInfo, Blob
 from heaveto.events.records import SessionKey
 from heaveto.stores.base import Unfinished
 from heaveto.stores.sqlite import SqliteStore
@@ -152,6 +153,21 @@ async def test_a_store_of_version_1_is_read_for_ever(path: Path) -> None:
         lease = await store.claim(KEY)
         assert (lease.token, lease.last_seq, lease.shared) == (4, 2, {"app:theme": "dark"})
         assert await store.append(KEY, [message()], token=lease.token) == 3
+        assert await store.save_blob(KEY, "new", b"1", mime_type="x/y") == 0
+
+
+async def test_a_store_of_version_2_is_read_for_ever(path: Path) -> None:
+    """The file that the second schema wrote opens, with its blobs, and takes more of them."""
+    build(path, Path(__file__).with_name("schema_v2.sql").read_text())
+    async with SqliteStore(path) as store:
+        assert [record.id for record in await store.read(KEY)] == ["a"]
+        assert await store.list_blobs(KEY) == [
+            ArtifactInfo("note.txt", 1, "text/plain", 5),
+            ArtifactInfo("user:photo", 0, "image/png", 2),
+        ]
+        assert await store.load_blob(KEY, "note.txt", 0) == Blob(mime_type="text/plain", content=b"first")
+        assert await store.save_blob(KEY, "note.txt", b"again", mime_type="text/plain", id="call-1") == 0
+        assert await store.save_blob(KEY, "note.txt", b"third", mime_type="text/plain") == 2
 
 
 def test_the_newest_schema_is_the_migrated_one(path: Path, tmp_path: Path) -> None:

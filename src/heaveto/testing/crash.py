@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from heaveto.errors import StoreClosedError
-from heaveto.events.contents import Json
+from heaveto.events.contents import ArtifactInfo, Blob, Json
 from heaveto.events.records import Draft, Record, SessionKey
 from heaveto.stores.base import Guard, Holder, Lease, SessionInfo, Store, Tombstone, Unfinished
 
@@ -134,6 +134,26 @@ class CrashingStore:
 
     async def drafts(self, key: SessionKey, run_id: str) -> list[Draft]:
         return await self._if_alive(lambda: self.inner.drafts(key, run_id))
+
+    async def save_blob(
+        self, key: SessionKey, name: str, content: bytes, *, mime_type: str, id: str | None = None
+    ) -> int:
+        return await self._if_alive(lambda: self.inner.save_blob(key, name, content, mime_type=mime_type, id=id))
+
+    async def load_blob(self, key: SessionKey, name: str, version: int | None = None) -> Blob | None:
+        return await self._if_alive(lambda: self.inner.load_blob(key, name, version))
+
+    async def list_blobs(self, key: SessionKey) -> list[ArtifactInfo]:
+        return await self._if_alive(lambda: self.inner.list_blobs(key))
+
+    async def blob_versions(self, key: SessionKey, name: str) -> list[int]:
+        return await self._if_alive(lambda: self.inner.blob_versions(key, name))
+
+    async def delete_blob(self, key: SessionKey, name: str) -> None:
+        await self._if_alive(lambda: self.inner.delete_blob(key, name))
+
+    async def is_alive(self, owner: str) -> bool:
+        return await self._if_alive(lambda: self.inner.is_alive(owner))
 
     def subscribe(self, key: SessionKey, callback: Callable[[int], None]) -> Callable[[], None]:
         return self.inner.subscribe(key, lambda last: None if self.died.is_set() else callback(last))
