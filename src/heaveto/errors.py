@@ -3,6 +3,7 @@
     HeavetoError
     ├── InputError              the caller's value is not acceptable; nothing was written
     │   ├── EmptyMessageError
+    │   ├── ArtifactNameError
     │   ├── CallInMessageError
     │   ├── IdempotencyConflictError
     │   ├── RunIdTakenError
@@ -94,6 +95,14 @@ class CallInMessageError(InputError):
     def __init__(self, name: str) -> None:
         super().__init__(f"new_message holds a function call ({name!r}): only a model may call; pass text instead")
         self.name = name
+
+
+class ArtifactNameError(InputError):
+    """An artifact cannot have this name. Choose a relative path without ``..`` and without control characters."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"artifact name {short_repr(name)}: {problem}")
+        self.name, self.problem = name, problem
 
 
 class NotSerializableError(InputError):
