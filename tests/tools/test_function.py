@@ -276,8 +276,6 @@ def unsupported(x: int, y: threading_lock) -> None: ...
 def callback(x: int, y: Callable[[], None]) -> None: ...
 def field_default(x: int = pydantic.Field(3)) -> None: ...
 def umlaut(größe: int) -> None: ...
-def generator(x: int) -> Any:
-    yield x
 
 
 class threading_lock:
@@ -297,7 +295,6 @@ class threading_lock:
         (callback, "'y'"),
         (field_default, "'x'.*Field"),
         (umlaut, "größe"),
-        (generator, "generator"),
         (threading_lock, "class"),
         (lambda x: x, "name="),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from heaveto.core.request import ToolDeclaration
 from heaveto.errors import ToolDefinitionError
@@ -12,22 +12,30 @@ from heaveto.events.contents import Json
 from heaveto.events.records import Replay
 from heaveto.tools.base import OnCancel, Tool, ToolContext
 from heaveto.tools.docstring import parse_docstring
+from heaveto.tools.generators import drain_async, result_of
 from heaveto.tools.naming import require_tool_name
+from heaveto.tools.process.reference import refer_to
 from heaveto.tools.schema import Arguments, plain_function, read_signature, without_partial
+
+Isolation: TypeAlias = Literal["thread", "process"]
 
 
 class FunctionTool(Tool):
     """A function that a model can call.
 
     Its schema comes from the signature and the docstring (Google, NumPy or Sphinx style), once; arguments are
-    validated strictly against it. A function that is not ``async`` runs in a thread, never on the event loop.
+    validated strictly against it. A function that is not ``async`` runs in a thread, never on the event loop. Of a
+    generator function each piece is shown as output at once; its result is what it returns, else its pieces: one text
+    if all are text, or a list.
 
     Args:
-        func: a function, bound method, ``functools.partial`` or object with ``__call__``; sync or async.
+        func: a function, generator function, bound method, ``functools.partial`` or object with ``__call__``; sync or
+            async.
         name: what the model calls it by; the function's own name if left out.
         description: what the model is told; the docstring's text before its sections if left out.
         replay: whether a call in doubt after a crash may be executed again.
         on_cancel: what a stop does to a running call.
+        isolation: ``process`` runs a blocking function in a process that a stop can kill; see `tools.process`.
 
     Raises:
         ToolDefinitionError: the function cannot be used as a tool as it is written; the message says what to change.
@@ -41,15 +49,17 @@ class FunctionTool(Tool):
         description: str | None = None,
         replay: Replay = "never",
         on_cancel: OnCancel = "cancel",
+        isolation: Isolation = "thread",
     ) -> None:
         self.name = require_tool_name(_own_name(func) if name is None else name)
-        _require_plain_call(self.name, func)
+        _require_no_class(self.name, func)
         docstring = plain_function(func).__doc__
         signature = read_signature(self.name, func)
         self.func = func
         self.description = parse_docstring(docstring).description if description is None else description
         self.replay, self.on_cancel = replay, on_cancel
-        self.blocking = not is_async(func)
+        self._reference = refer_to(self.name, func) if isolation == "process" else None
+        self.blocking = self._reference is None and not is_async(func)
         self._context = signature.context
         self._arguments = Arguments(self.name, signature, docstring)
         self._declaration = ToolDeclaration(self.name, self.description, self._arguments.schema)
@@ -61,15 +71,19 @@ class FunctionTool(Tool):
         return self._arguments.bind(args)
 
     async def run(self, args: dict[str, Any], ctx: ToolContext) -> Any:
-        return await self.func(**self._completed(args, ctx))
+        if self._reference is not None:
+            from heaveto.tools.process.conversation import call_in_process
+
+            stoppable = self.on_cancel == "cancel"
+            return await call_in_process(
+                self.name, self._reference, args, ctx, context=self._context, stoppable=stoppable
+            )
+        value = self.func(**self._completed(args, ctx))
+        return await (drain_async(value, ctx) if inspect.isasyncgen(value) else value)
 
     def run_blocking(self, args: dict[str, Any], ctx: ToolContext) -> Any:
         value = self.func(**self._completed(args, ctx))
-        if inspect.isawaitable(value):
-            if inspect.iscoroutine(value):
-                value.close()
-            raise ToolDefinitionError(self.name, "it is not 'async def' but returned an awaitable; make it async")
-        return value
+        return result_of(self.name, value, ctx, stoppable=self.on_cancel == "cancel")
 
     def _completed(self, args: dict[str, Any], ctx: ToolContext) -> dict[str, Any]:
         return args if self._context is None else {**args, self._context: ctx}
@@ -92,9 +106,11 @@ def as_tool(value: Tool | Callable[..., Any]) -> Tool:
 
 
 def is_async(func: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine: an async function, or an object with an async ``__call__``."""
+    """Whether it is an async function, an async generator function, or an object with such a ``__call__``."""
     inner = without_partial(func)
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
+    return any(map(inspect.iscoroutinefunction, (inner, type(inner).__call__))) or any(
+        map(inspect.isasyncgenfunction, (inner, type(inner).__call__))
+    )
 
 
 def _own_name(func: Callable[..., Any]) -> str:
@@ -102,9 +118,6 @@ def _own_name(func: Callable[..., Any]) -> str:
     return inner.__name__ if inspect.isroutine(inner) else type(inner).__name__
 
 
-def _require_plain_call(name: str, func: Callable[..., Any]) -> None:
+def _require_no_class(name: str, func: Callable[..., Any]) -> None:
     if inspect.isclass(func):
         raise ToolDefinitionError(name, "it is a class; pass a function, or an object with __call__")
-    plain = plain_function(func)
-    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
-        raise ToolDefinitionError(name, "it is a generator; return one value, and use ctx.progress to tell progress")
