@@ -1,7 +1,8 @@
 """What users need to test their own agents: a scripted model, a fake clock, an emulated provider, crashes on purpose,
-and the suite that every store passes.
+and the suites that every store and every artifact service pass.
 
-Names are loaded on first use. Only `StoreContract` needs pytest, so ``import *`` leaves it out: import it by name.
+Names are loaded on first use. Only `StoreContract` and `ArtifactContract` need pytest, so ``import *`` leaves them
+out: import them by name.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from heaveto.testing.artifact_contract import ArtifactContract as ArtifactContract  # public, though not in __all__
     from heaveto.testing.clock import FakeClock, settle
     from heaveto.testing.crash import CrashingStore
     from heaveto.testing.emulator import ChatEmulator, EmulatorThread
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = ("call", "cut", "delay", "fault", "finish", "gate", "give", "hang", "raw_call", "say", "think", "usage")
 _HOME_OF = {
+    "ArtifactContract": "heaveto.testing.artifact_contract",
     "ChatEmulator": "heaveto.testing.emulator",
     "CrashingStore": "heaveto.testing.crash",
     "EmulatorThread": "heaveto.testing.emulator",

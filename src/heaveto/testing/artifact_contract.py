@@ -35,8 +35,8 @@ STRANGERS = (
 """Sessions whose keys, put together carelessly, would be `KEY`, its user, or a place outside."""
 NAMES = (
     "report.txt", "Report.txt", "report txt", "report/2026/may.csv", "report", "a" * 900, "ä", "a\u0308",
-    "отчёт 🚢.pdf", "CON", "nul.txt", ".hidden", "0", "content", "about.json", "dot.", "user", "app:x", "%2e%2e", "x:y?*|<>\"'",
-    "user:report.txt", "user:user:x", "user:0",
+    "отчёт 🚢.pdf", "CON", "nul.txt", ".hidden", "0", "content", "about.json", "dot.", "user", "app:x",
+    "%2e%2e", "x:y?*|<>\"'", "user:report.txt", "user:user:x", "user:0",
 )  # fmt: skip
 """Acceptable names, among them those that file systems confuse, reserve or cannot store."""
 BAD_NAMES = (
