@@ -7,11 +7,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +21,7 @@ from heaveto.artifacts.base import ArtifactService
 from heaveto.artifacts.files import ABANDONED_SECONDS, FileArtifacts
 from heaveto.artifacts.naming import directory_name
 from heaveto.clock import SystemClock
-from heaveto.errors import StoreCorruptError, StoreFullError, StoreOpenError
+from heaveto.errors import SessionErasedError, StoreCorruptError, StoreFullError, StoreOpenError
 from heaveto.events.records import SessionKey
 from heaveto.testing.artifact_contract import KEY, NAMES, OTHER, STRANGERS, ArtifactContract, blob
 
@@ -170,6 +172,29 @@ async def test_two_processes_never_share_a_version(directory: Path) -> None:
         for line in output:
             content = await service.load(KEY, "a", int(line))
             assert content is not None and content.mime_type == f"x/{process.pid}"
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_whatever_happens_at_the_same_moment_ends_well(directory: Path, seed: int) -> None:
+    """Saves, deletions and two erasures in any order: each is done or refused by its typed error, nothing is left."""
+    services = [FileArtifacts(directory) for _ in range(2)]
+    chance = random.Random(seed)
+    ids = [None, "i", "j"]
+    works: list[Awaitable[Any]] = []
+    for number, service in enumerate(services * 4):
+        works.append(service.save(KEY, f"n{number % 3}", blob("x"), id=chance.choice(ids)))
+        works.append(service.save(OTHER, "kept", blob("x"), id="same"))
+        works.append(service.delete(KEY, f"n{number % 3}"))
+        works.append(service.list(KEY))
+        works.append(service.load(KEY, "n0"))
+    works += [service.erase(KEY) for service in services]
+    chance.shuffle(works)
+    results = await asyncio.gather(*works, return_exceptions=True)
+    assert [error for error in results if isinstance(error, Exception) and type(error) is not SessionErasedError] == []
+    assert await services[0].list(KEY) == []
+    assert await services[1].versions(OTHER, "kept") == [0]
+    assert len(list(directory.rglob("content"))) == 1
+    assert place_of(directory, KEY, "n0").parent.is_file()
 
 
 # --- what can be wrong with the place

@@ -15,6 +15,7 @@ import asyncio
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -35,7 +36,7 @@ ATTEMPTS = 100
 """How often a save begins again because the artifact was deleted under it."""
 _BEGUN, _GONE = ".new-", ".gone-"
 _FULL = {errno.ENOSPC, errno.EDQUOT} if hasattr(errno, "EDQUOT") else {errno.ENOSPC}
-_TAKEN = {errno.EEXIST, errno.ENOTEMPTY, errno.EACCES}  # the last is what Windows says
+_TAKEN = {errno.EEXIST, errno.ENOTEMPTY}  # Windows says EACCES
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 T = TypeVar("T")
 
@@ -114,11 +115,12 @@ class FileArtifacts:
                 _make_directories(place)
                 self._sweep(place)
                 return _publish(place, about, content)
-            except _NOT_THERE:  # deleted meanwhile: once more; or erased
+            except _NOT_THERE:  # deleted meanwhile: once more; or erased, which is for good
+                if not _is_blocked(place):
+                    continue
                 if self._session(key).is_file() and not is_of_user(about.name):
                     raise SessionErasedError(key) from None
-                if _is_blocked(place):
-                    raise
+                raise
         raise StoreOpenError(str(place), "directories that are made here are not there")
 
     def _list(self, key: SessionKey) -> Infos:
@@ -132,8 +134,10 @@ class FileArtifacts:
             _remove(session)
             try:
                 os.close(os.open(session, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
-            except OSError:
-                if not session.exists():  # else somebody has just made it again
+            except FileExistsError:  # a save has just made it again
+                continue
+            except PermissionError:
+                if not session.is_dir():  # what Windows says of a directory
                     raise
         for gone in session.parent.glob(f"{_GONE}*"):  # what an erasure that was cut short left
             _delete_tree(gone)
@@ -168,15 +172,21 @@ def _publish(place: Path, about: _About, content: bytes) -> int:
 
 
 def _claim(place: Path, begun: Path) -> int:
-    """Rename to the next free number; a directory that is not empty is never replaced."""
+    """Rename to the next free number; a directory that is not empty is never replaced.
+
+    A number that was taken, and then taken back as a second save of one id, is tried once more.
+    """
     version = max(_versions(place), default=-1) + 1
     while True:
         try:
             begun.rename(place / str(version))
         except OSError as error:
-            if error.errno not in _TAKEN or not (place / str(version)).exists():
+            if error.errno not in (*_TAKEN, errno.EACCES):
                 raise
-            version += 1
+            if (place / str(version)).exists():
+                version += 1
+            elif error.errno == errno.EACCES:
+                raise  # not taken: forbidden
         else:
             return version
 
@@ -191,10 +201,10 @@ def _settled(place: Path, id: str | None, version: int) -> int:
 
 
 def _remove(place: Path) -> None:
-    """Take a directory out of sight in one step, and then away."""
+    """Take a directory out of sight in one step, and then away; leave anything else alone."""
     gone = place.with_name(f"{_GONE}{os.urandom(8).hex()}")
     try:
-        place.rename(gone)
+        os.rename(f"{place}{os.sep}", gone)
     except _NOT_THERE:
         return
     _sync(place.parent)
@@ -230,7 +240,10 @@ def _make_directories(place: Path) -> None:
 
 def _is_blocked(place: Path) -> bool:
     """Whether something that is no directory lies in the way."""
-    return any(above.exists() and not above.is_dir() for above in (place, *place.parents))
+    for above in (place, *place.parents):
+        with suppress(OSError):  # not there, or behind what lies in the way
+            return not stat.S_ISDIR(above.stat().st_mode)
+    return False
 
 
 def _sync(directory: Path) -> None:
