@@ -282,9 +282,11 @@ class Worker:
 
     def _end(self) -> None:
         """The parent is gone: end, with all that functions have started; at once if one still works."""
-        for member in find_members(os.getpid(), self._marker):
-            with suppress(OSError):
-                os.kill(member.pid, signal.SIGKILL)
+        end = time.monotonic() + _EXIT_SECONDS
+        while (members := find_members(os.getpid(), self._marker)) and time.monotonic() < end:
+            for member in members:  # again and again: one that is just being started is not in the table yet
+                with suppress(OSError):
+                    os.kill(member.pid, signal.SIGKILL)
         if not self._busy:
             self._calls.put(None)
             time.sleep(_EXIT_SECONDS)
