@@ -30,6 +30,8 @@ Show: TypeAlias = Callable[[str], None]
 
 MAX_OUTPUT_BYTES = 256 * 1024
 _READ_BYTES = 64 * 1024
+_LEAVE_SECONDS = 0.1
+"""How long what a command left may take to end by itself, as a ``>(tee log)`` does."""
 _READS_AT_THE_END = 32
 """How much more is read when the command has ended: what a pipe holds, and not what a survivor goes on writing."""
 
@@ -102,10 +104,11 @@ async def run_command(
         ctx.raise_if_cancelled()
     show: Show = ctx.output if ctx is not None else _show_nobody
     running = _RunningCommand(command, cwd, env, _as_bytes(input), _Screen(show), max_output_bytes, merge_stderr)
+    in_time = False
     try:
         in_time = await running.ends_within(timeout_seconds)
     finally:
-        await running.end(term_seconds)
+        await running.end(term_seconds, leave_seconds=_LEAVE_SECONDS if in_time else 0.0)
     if timeout_seconds is not None and not in_time:
         raise CommandTimeoutError(timeout_seconds, running.result)
     return running.result
@@ -182,13 +185,13 @@ class _RunningCommand:
         finally:
             ended.cancel()
 
-    async def end(self, term_seconds: float) -> None:
+    async def end(self, term_seconds: float, *, leave_seconds: float) -> None:
         """End all processes and close the pipes.
 
         Raises:
             asyncio.CancelledError: the task was cancelled meanwhile; the work is done all the same.
         """
-        ending = self._group.start_ending(term_seconds)
+        ending = self._group.start_ending(term_seconds, leave_seconds=leave_seconds)
         interrupted = await wait_through_cancels(ending)
         self._ending = ending.result()
         if self._writer is not None:

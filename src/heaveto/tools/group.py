@@ -120,32 +120,45 @@ class ProcessGroup:
 
         return unwatch
 
-    def start_ending(self, term_seconds: float = TERM_SECONDS, kill_seconds: float = KILL_SECONDS) -> Future[Ending]:
-        """Begin to end all members, in a thread; what the future gives is the end."""
-        return in_thread(lambda: self.end(term_seconds, kill_seconds), name=f"heaveto end of {self.pid}")
+    def start_ending(self, term_seconds: float = TERM_SECONDS, *, leave_seconds: float = 0.0) -> Future[Ending]:
+        """Begin `end` in a thread; what the future gives is the end."""
+        return in_thread(lambda: self.end(term_seconds, leave_seconds=leave_seconds), name=f"heaveto end of {self.pid}")
 
-    def end(self, term_seconds: float = TERM_SECONDS, kill_seconds: float = KILL_SECONDS) -> Ending:
-        """Send TERM to all members, wait, send KILL to those left, wait; then reap the leader. Blocks the thread."""
-        term_end = time.monotonic() + term_seconds
-        kill_end = term_end + kill_seconds
+    def end(self, term_seconds: float = TERM_SECONDS, *, leave_seconds: float = 0.0) -> Ending:
+        """End all members, and reap the leader. Blocks the thread.
+
+        They have `leave_seconds` to end by themselves; then get TERM and have `term_seconds`; then get KILL.
+        """
+        leave_end = time.monotonic() + leave_seconds
+        term_end = leave_end + term_seconds
+        kill_end = term_end + KILL_SECONDS
         met: dict[int, ProcessInfo] = {}
         left = find_members(self.pid, self.marker, met)
         pause = _FIRST_LOOK_SECONDS
         while left and (now := time.monotonic()) < kill_end:
-            if now < term_end:
-                _send_each((member for member in left if member.pid not in met), signal.SIGTERM, signal.SIGCONT)
-            else:
-                with suppress(*_GONE):
-                    os.killpg(self.pid, signal.SIGKILL)
-                _send_each(left, signal.SIGKILL)
-            met.update((member.pid, member) for member in left)
+            if now >= leave_end:
+                self._signal(left, met, is_last=now >= term_end)
+                met.update((member.pid, member) for member in left)
             time.sleep(pause)
             pause = min(2 * pause, _LAST_LOOK_SECONDS)
             left = find_members(self.pid, self.marker, met)
-        self.process.poll()
+        self._reap(max(0.0, kill_end - time.monotonic()))
         living = {member.pid for member in left}
         ended = (member for member in met.values() if member.pid not in living and member.pid != self.pid)
         return Ending(tuple(ended), tuple(left))
+
+    def _signal(self, members: Sequence[ProcessInfo], met: Mapping[int, ProcessInfo], *, is_last: bool) -> None:
+        if is_last:
+            with suppress(*_GONE):
+                os.killpg(self.pid, signal.SIGKILL)
+            _send_each(members, signal.SIGKILL)
+        else:
+            new = (member for member in members if member.pid not in met)
+            _send_each(new, signal.SIGTERM, signal.SIGCONT)  # one that is halted could not take TERM
+
+    def _reap(self, seconds: float) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
 
 
 class _Polling:
@@ -242,9 +255,10 @@ def _read_stat(pid: int) -> ProcessInfo | None:
         return None
     name, _, rest = line.partition("(")[2].rpartition(")")  # a name may hold parentheses
     fields = rest.split()
+    is_dead = fields[0] in "ZX" and int(fields[17]) <= 1  # else its first thread has ended, and others go on
     return ProcessInfo(
         pid=pid, parent=int(fields[1]), group=int(fields[2]), session=int(fields[3]), started=int(fields[19]),
-        name=name, is_dead=fields[0] in "ZX",
+        name=name, is_dead=is_dead,
     )  # fmt: skip
 
 
