@@ -7,6 +7,7 @@
     │   ├── CallInMessageError
     │   ├── IdempotencyConflictError
     │   ├── RunIdTakenError
+    │   ├── AnswerInvalidError  an answer does not fit what was asked
     │   └── NotSerializableError
     ├── ConfigError             the program is put together wrongly
     │   ├── DuplicateNameError
@@ -15,8 +16,10 @@
     │   ├── LoopStalledError
     │   ├── WrongLoopError
     │   └── MissingExtraError
-    ├── NotFoundError           UnknownSessionError, UnknownRunError, UnknownAgentError
+    ├── NotFoundError           UnknownSessionError, UnknownRunError, UnknownCallError, UnknownAgentError
     ├── SessionBusyError        the busy policy is "reject" and the session is busy
+    ├── NotWaitingError         an answer to a call that waits for none
+    ├── AnswerConflictError     another answer came first
     ├── RunnerClosedError       the runner is closing or closed
     ├── RunFailedError          a run ended as failed; carries its ErrorInfo
     ├── RunStoppedError         a run whose result was asked for was stopped; carries its StopReport
@@ -25,6 +28,9 @@
     ├── ModelError              the provider or the way to it failed
     ├── ToolArgumentsError      a model's arguments do not fit a tool's schema
     ├── ToolFatalError          raised by a tool to fail its run
+    ├── ToolTimeoutError        an attempt of a call took too long
+    ├── InDoubtError            raised by a tool that cannot tell whether it took effect
+    ├── ToolsetError            a source of tools cannot be used
     └── StoreError
         ├── StoreOpenError      StoreCorruptError, StoreTooNewError
         ├── StoreFullError
@@ -49,7 +55,7 @@ from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heaveto.events.records import Cause, ErrorInfo, SessionKey, StopReport
+    from heaveto.events.records import Answered, Cause, ErrorInfo, SessionKey, StopReport
 
 
 class HeavetoError(Exception):
@@ -221,6 +227,15 @@ class UnknownRunError(NotFoundError):
         self.run_id = run_id
 
 
+class UnknownCallError(NotFoundError):
+    """The run has no such call, or it is settled for good. Check the id; the message says what the run has."""
+
+    def __init__(self, run_id: str, call_id: str, known: tuple[str, ...]) -> None:
+        open_calls = ", ".join(known) or "none"
+        super().__init__(f"run {run_id} has no open call {call_id!r}; its open calls: {open_calls}")
+        self.run_id, self.call_id, self.known = run_id, call_id, known
+
+
 class UnknownAgentError(NotFoundError):
     """No agent of the tree has this name. The message lists those there are."""
 
@@ -241,6 +256,31 @@ class SessionBusyError(HeavetoError):
         running = f"run {run_id}" if run_id else "another run"
         super().__init__(f"session {key} is busy with {running}")
         self.key, self.run_id = key, run_id
+
+
+class NotWaitingError(HeavetoError):
+    """The call asks nothing, or does not any more. Nothing was written. The message says where the call stands."""
+
+    def __init__(self, call_id: str, stands: str) -> None:
+        super().__init__(f"call {call_id!r} waits for no answer: {stands}")
+        self.call_id, self.stands = call_id, stands
+
+
+class AnswerConflictError(HeavetoError):
+    """Another answer came first. Nothing was written. `first` is the answer that counts."""
+
+    def __init__(self, call_id: str, first: Answered) -> None:
+        by = f" by {first.by}" if first.by else ""
+        super().__init__(f"call {call_id!r} was answered before{by}: {first.decision} {first.value!r}")
+        self.call_id, self.first = call_id, first
+
+
+class AnswerInvalidError(InputError):
+    """The answer does not fit the schema that the call asked for. Nothing was written; the message says where."""
+
+    def __init__(self, call_id: str, problem: str) -> None:
+        super().__init__(f"the answer to call {call_id!r} does not fit: {problem}")
+        self.call_id, self.problem = call_id, problem
 
 
 class RunnerClosedError(HeavetoError):
@@ -312,6 +352,14 @@ class ToolTimeoutError(HeavetoError, TimeoutError):
     def __init__(self, name: str, seconds: float) -> None:
         super().__init__(f"tool {name!r} took longer than its limit of {seconds:g} seconds")
         self.name, self.seconds = name, seconds
+
+
+class InDoubtError(HeavetoError):
+    """Raise this in a tool that cannot tell whether its effect took place, such as after a lost connection.
+
+    The call is settled as unknown, the message is told to the model, and nothing repeats the call but a retry that its
+    tool allows.
+    """
 
 
 class ToolsetError(HeavetoError):

@@ -31,21 +31,36 @@ def test_an_agent_that_was_entered_asks_its_model() -> None:
 
 
 def test_proposed_calls_are_executed() -> None:
-    """Those that are not started, in order; those that are need no second start (P5)."""
+    """Those that are not settled, in order."""
     log = begun("c1", "c2", "c3")
     assert step(log) == RunCalls((call("c1"), call("c2"), call("c3")))
     log.settle("r1", "c2", "failed")
-    log.start("r1", "c1")
-    assert step(log) == RunCalls((call("c3"),))
+    assert step(log) == RunCalls((call("c1"), call("c3")))
 
 
-def test_started_and_waiting_calls_are_waited_for() -> None:
-    """A call that is in doubt or waits for an answer holds the agent up, and is not executed again."""
+def test_a_call_in_doubt_is_decided_about() -> None:
+    """What a dead process had started comes to whoever executes calls, together with what was not begun (F106)."""
     log = begun("c1", "c2", "c3")
     log.start("r1", "c1")
+    log.settle("r1", "c3")
+    assert step(log) == RunCalls((call("c1"), call("c2")))
+
+
+def test_waiting_calls_are_waited_for() -> None:
+    """A call that waits for an answer holds the agent up."""
+    log = begun("c1", "c2", "c3")
+    log.settle("r1", "c1")
     log.pause("r1", WaitingCall("c2", "confirmation"))
     log.settle("r1", "c3")
-    assert step(log) == Wait(("c1", "c2"))
+    assert step(log) == Wait(("c2",))
+
+
+def test_an_answer_that_a_crash_cut_off_is_asked_for_again() -> None:
+    """The cut answer stays, and the model is asked to go on."""
+    log = Log()
+    log.run("r1", "hi")
+    log.say("r1", "The answ", interrupted="crash")
+    assert step(log) == CallModel()
 
 
 def test_settled_calls_go_to_the_model() -> None:
@@ -147,13 +162,13 @@ def test_an_agent_that_ended_begins_again() -> None:
 
 
 @given(wild_logs())
-def test_a_plan_is_always_possible_and_starts_nothing_twice(records: list[Record]) -> None:
-    """Total on any log; a call that was ever started or settled is never planned as a new one (P5)."""
+def test_a_plan_is_always_possible_and_settles_nothing_twice(records: list[Record]) -> None:
+    """Total on any log; a call that was ever settled is never planned again (P5)."""
     check_plans(records)
 
 
 @given(grammatical_logs())
-def test_a_plan_of_a_real_log_starts_nothing_twice(records: list[Record]) -> None:
+def test_a_plan_of_a_real_log_settles_nothing_twice(records: list[Record]) -> None:
     """The same after every record of logs as the runner writes them."""
     check_plans(records)
 
@@ -168,4 +183,4 @@ def check_plans(records: list[Record]) -> None:
                 if isinstance(planned, RunCalls):
                     ids = [proposed.call_id for proposed in planned.calls]
                     assert len(set(ids)) == len(ids)
-                    assert all(run.calls[call_id].phase == "proposed" for call_id in ids)
+                    assert all(run.calls[call_id].phase in ("proposed", "started") for call_id in ids)

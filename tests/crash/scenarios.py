@@ -122,4 +122,4 @@ def make_app(scenario: str, world: World, model: ScriptedModel | None = None) ->
     if scenario == "hook":
         plugins.append(Looker())
     agent = SCENARIOS[scenario](model or make_model(), make_tools(world))
-    return App("crash", agent, plugins=plugins)
+    return App("crash", agent, plugins=plugins, on_crash="seal")

@@ -185,7 +185,7 @@ class Lane(RuleBasedStateMachine):
     def start(self, where: int, policy: BusyPolicy) -> None:
         self.number += 1
         text = f"<m{self.number}>"
-        config = RunConfig(busy_policy=policy, cancel_grace_seconds=1.0)
+        config = RunConfig(busy_policy=policy, cancel_grace_seconds=1.0, on_crash="seal")
         own = f"run-{self.number}"
         runner = self.processes[where].runner
         try:

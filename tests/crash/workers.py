@@ -50,7 +50,7 @@ class Worker:
         self.runner = Runner(agent, app_name="lanes", store=store, plugins=[self.bell, *plugins])
 
     async def start(self, text: str, policy: BusyPolicy = "queue", **more: Any) -> Run:
-        config = RunConfig(busy_policy=policy, cancel_grace_seconds=0.2)
+        config = RunConfig(busy_policy=policy, cancel_grace_seconds=0.2, on_crash="seal")
         return await self.runner.start(new_message=text, run_config=config, **HERE, **more)
 
     async def ask(self, text: str, policy: BusyPolicy = "queue", **more: Any) -> RunEnded:

@@ -23,7 +23,7 @@ from heaveto.tools.base import ToolContext
 from heaveto.tools.function import FunctionTool
 
 USER, SESSION = "ann", "s"
-QUICK = RunConfig(cancel_grace_seconds=0.02)
+QUICK = RunConfig(cancel_grace_seconds=0.02, on_crash="seal")
 
 
 class Desk:

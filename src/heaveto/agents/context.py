@@ -31,7 +31,7 @@ class RunHost(Protocol):
     def stage(self, *records: Record) -> None: ...
     async def flush(self) -> None: ...
     def state_view(self) -> StateView: ...
-    async def enter(self, agent: BaseAgent, branch: str) -> None: ...
+    async def enter(self, agent: BaseAgent, branch: str, since: int | None = None) -> None: ...
     async def run_task(self, agent: BaseAgent, branch: str, task: str) -> str: ...
     async def call_model(self, agent: LlmAgent, ctx: AgentContext) -> Message: ...
     async def run_calls(self, agent: LlmAgent, ctx: AgentContext, calls: Sequence[FunctionCall]) -> None: ...
@@ -64,6 +64,17 @@ class AgentContext:
     def input(self) -> Content:
         """The message that the run was started with."""
         return self.host.run.input
+
+    @property
+    def resumed_from(self) -> AgentCheckpoint | None:
+        """The checkpoint to go on from, if a crash cut this agent's part off; None where it begins.
+
+        Look at it before the first `checkpoint`, and pass its `seq` to `run_agent` as `since`.
+        """
+        last = self.host.run.checkpoints.get((self.branch, self.agent.name))
+        if last is None or last.end_of_agent or self.host.run.attempt == 1:
+            return None
+        return last
 
     @property
     def cancelled(self) -> bool:
@@ -100,9 +111,12 @@ class AgentContext:
         """End the enclosing loop after this agent."""
         await self.say(escalate=True)
 
-    async def run_agent(self, agent: BaseAgent, *, branch: str | None = None) -> None:
-        """Run another agent's part within this run, and wait for it."""
-        await self.host.enter(agent, self.branch if branch is None else branch)
+    async def run_agent(self, agent: BaseAgent, *, branch: str | None = None, since: int | None = None) -> None:
+        """Run another agent's part within this run, and wait for it.
+
+        With `since`, not if the log says behind that seq that the agent has done its part: for those who resume.
+        """
+        await self.host.enter(agent, self.branch if branch is None else branch, since)
 
     async def checkpoint(self, agent_state: dict[str, Json]) -> None:
         """Record this agent's progress. Durable before the next effect of the run."""

@@ -19,6 +19,7 @@ from heaveto.events.records import Message, StateChanged
 from heaveto.models.base import Model
 from heaveto.tools.base import Tool, ToolContext
 from heaveto.tools.function import as_tool
+from heaveto.tools.toolset import Toolset
 
 Instruction: TypeAlias = str | Callable[[AgentContext], str | Awaitable[str]]
 ModelCallback: TypeAlias = Callable[
@@ -55,7 +56,7 @@ class LlmAgent(BaseAgent):
         *,
         instruction: Instruction = "",
         description: str = "",
-        tools: Sequence[Tool | Callable[..., Any]] = (),
+        tools: Sequence[Tool | Toolset | Callable[..., Any]] = (),
         sub_agents: Sequence[BaseAgent] = (),
         output_key: str | None = None,
         generation: Generation | None = None,
@@ -90,8 +91,9 @@ class LlmAgent(BaseAgent):
         """
         where = f"LlmAgent {name!r}"
         require_piece(model, Model, f"{where}: model", _model_advice(model))
-        pieces = as_pieces(tools, object, f"{where}: tools", "pass a tool, or a function")
-        self.tools = tuple(as_tool(piece) for piece in pieces)
+        pieces = as_pieces(tools, object, f"{where}: tools", "pass a tool, a function, or a toolset")
+        self.toolsets = tuple(piece for piece in pieces if isinstance(piece, Toolset))
+        self.tools = tuple(as_tool(piece) for piece in pieces if not isinstance(piece, Toolset))
         _by_name(name, self.tools)
         super().__init__(
             name,
@@ -111,17 +113,21 @@ class LlmAgent(BaseAgent):
         self.after_tool_callbacks = as_callbacks(after_tool_callback)
         self.on_tool_error_callbacks = as_callbacks(on_tool_error_callback)
         self._by_name: dict[str, Tool] | None = None
+        self._foreign: tuple[tuple[Tool, ...], ...] = ()
+        """What the toolsets had when the tools were last put together."""
         self._declarations: tuple[ToolDeclaration, ...] | None = None
 
     @property
     def toolbox(self) -> dict[str, Tool]:
-        """All tools that the model may call, by name; the transfer tool included.
+        """All tools that the model may call, by name; the transfer tool included, and what its toolsets have now.
 
         Raises:
             DuplicateNameError: two tools have the same name.
         """
-        if self._by_name is None:
-            tools = list(self.tools)
+        foreign = tuple(toolset.tools for toolset in self.toolsets)
+        if self._by_name is None or any(new is not old for new, old in zip(foreign, self._foreign, strict=True)):
+            self._foreign, self._declarations = foreign, None
+            tools = [*self.tools, *(tool for some in foreign for tool in some)]
             targets = self.transfer_targets()
             if targets:
                 tools.append(TransferTool(targets))
@@ -131,9 +137,19 @@ class LlmAgent(BaseAgent):
     @property
     def declarations(self) -> tuple[ToolDeclaration, ...]:
         """What the model is told about its tools."""
+        toolbox = self.toolbox
         if self._declarations is None:
-            self._declarations = tuple(tool.declaration() for tool in self.toolbox.values())
+            self._declarations = tuple(tool.declaration() for tool in toolbox.values())
         return self._declarations
+
+    async def open_toolsets(self) -> None:
+        """Let the toolsets connect, and learn which tools they have.
+
+        Raises:
+            ToolsetError: one cannot be used.
+        """
+        for toolset in self.toolsets:
+            await toolset.open()
 
     def transfer_targets(self) -> list[BaseAgent]:
         """Return the agents that this one's model may hand over to."""
@@ -153,10 +169,12 @@ class LlmAgent(BaseAgent):
         return await text if isawaitable(text) else text
 
     async def run(self, ctx: AgentContext) -> None:
+        await self.open_toolsets()
         step = plan_step(ctx.host.run, self.name, ctx.branch)
         while True:
             match step:
                 case CallModel():
+                    await self.open_toolsets()
                     answer = await ctx.host.call_model(self, ctx)
                     step = plan_answer(ctx.host.run, answer)
                     if isinstance(step, Finish):
@@ -165,7 +183,8 @@ class LlmAgent(BaseAgent):
                     await ctx.host.run_calls(self, ctx, step.calls)
                     step = plan_step(ctx.host.run, self.name, ctx.branch)
                 case HandOver():
-                    await ctx.run_agent(self._agent_at(step.agent))
+                    since = ctx.host.run.thread(ctx.branch, self.name).transferred_seq
+                    await ctx.run_agent(self._agent_at(step.agent), since=since)
                     return
                 case Wait() | Finish():
                     return

@@ -15,8 +15,11 @@ class AgentTool(Tool):
     """Lets a model call another agent with a task, and get its final text back.
 
     The agent works in the same run: its messages are in the same log, its model calls count against the same budgets,
-    and a stop of the run stops it too. It does not see the conversation, only its task.
+    and a stop of the run stops it too. It does not see the conversation, only its task. After a crash it goes on from
+    its log, where it was.
     """
+
+    replay = "safe"
 
     def __init__(self, agent: BaseAgent, *, name: str | None = None, description: str | None = None) -> None:
         self.agent = agent

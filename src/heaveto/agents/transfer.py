@@ -17,6 +17,8 @@ TRANSFER = "transfer_to_agent"
 class TransferTool(Tool):
     """Lets the model hand over to one of the given agents."""
 
+    replay = "safe"
+
     def __init__(self, targets: Sequence[BaseAgent]) -> None:
         self.name = TRANSFER
         lines = "\n".join(f"- {agent.name}: {agent.description or 'no description'}" for agent in targets)

@@ -12,20 +12,46 @@ from typing import cast
 
 from heaveto.agents.base import AgentCallback, BaseAgent
 from heaveto.agents.context import AgentContext
-from heaveto.errors import ConfigError, LoopStalledError
+from heaveto.errors import ConfigError, LoopStalledError, UnknownAgentError
 from heaveto.events.records import AgentCheckpoint
 
 CURRENT = "current_sub_agent"
 LOOPED = "times_looped"
 
 
+def _position(agent: BaseAgent, resumed: AgentCheckpoint | None) -> int:
+    """Return the position of the sub-agent that a resumed part goes on with.
+
+    Raises:
+        UnknownAgentError: there is no such sub-agent any more.
+    """
+    if resumed is None:
+        return 0
+    name, names = str((resumed.agent_state or {}).get(CURRENT)), tuple(child.name for child in agent.sub_agents)
+    if name not in names:
+        raise UnknownAgentError(name, names)
+    return names.index(name)
+
+
+def _rounds(resumed: AgentCheckpoint | None) -> int:
+    looped = (resumed.agent_state or {}).get(LOOPED) if resumed is not None else 0
+    return looped if isinstance(looped, int) else 0
+
+
+def _seq(resumed: AgentCheckpoint | None) -> int | None:
+    return None if resumed is None else resumed.seq
+
+
 class SequentialAgent(BaseAgent):
     """Runs its sub-agents one after another. Checkpoint: ``{current_sub_agent}``."""
 
     async def run(self, ctx: AgentContext) -> None:
-        for child in self.sub_agents:
-            await ctx.checkpoint({CURRENT: child.name})
-            await ctx.run_agent(child)
+        resumed = ctx.resumed_from
+        for child in self.sub_agents[_position(self, resumed) :]:
+            if resumed is None:
+                await ctx.checkpoint({CURRENT: child.name})
+            await ctx.run_agent(child, since=_seq(resumed))
+            resumed = None
 
 
 class ParallelAgent(BaseAgent):
@@ -36,13 +62,15 @@ class ParallelAgent(BaseAgent):
     """
 
     async def run(self, ctx: AgentContext) -> None:
-        await ctx.checkpoint({})
+        resumed = ctx.resumed_from
+        if resumed is None:
+            await ctx.checkpoint({})
         try:
             async with asyncio.TaskGroup() as group:
                 for child in self.sub_agents:
                     name = f"{self.name}.{child.name}"
                     branch = f"{ctx.branch}.{name}" if ctx.branch else name
-                    group.create_task(ctx.run_agent(child, branch=branch))
+                    group.create_task(ctx.run_agent(child, branch=branch, since=_seq(resumed)))
         except BaseExceptionGroup as failures:
             raise _first(failures) from failures
 
@@ -85,17 +113,20 @@ class LoopAgent(BaseAgent):
         self.max_iterations = max_iterations
 
     async def run(self, ctx: AgentContext) -> None:
-        looped = 0
+        resumed = ctx.resumed_from
+        position, looped = _position(self, resumed), _rounds(resumed)
         while self.sub_agents and (self.max_iterations is None or looped < self.max_iterations):
             round_began = ctx.host.session.last_seq
-            for child in self.sub_agents:
-                before = ctx.host.session.last_seq
-                await ctx.checkpoint({CURRENT: child.name, LOOPED: looped})
-                await ctx.run_agent(child)
+            for child in self.sub_agents[position:]:
+                before = ctx.host.session.last_seq if resumed is None else resumed.seq
+                if resumed is None:
+                    await ctx.checkpoint({CURRENT: child.name, LOOPED: looped})
+                await ctx.run_agent(child, since=_seq(resumed))
                 await ctx.host.flush()
+                resumed = None
                 if ctx.host.run.has_escalated(ctx.branch, since=before):
                     return
-            looped += 1
+            looped, position = looped + 1, 0
             recorded = ctx.host.session.records[round_began:]
             if self.max_iterations is None and all(isinstance(record, AgentCheckpoint) for record in recorded):
                 raise LoopStalledError(self.name)

@@ -16,11 +16,13 @@ import click
 
 from heaveto.agents.base import BaseAgent
 from heaveto.agents.context import AgentContext
+from heaveto.artifacts.in_store import StoreArtifacts
 from heaveto.clock import SystemClock
 from heaveto.core.close import Ending
 from heaveto.events.records import RunEnded, SessionKey
 from heaveto.ids import SystemIds
 from heaveto.runner.app import App
+from heaveto.runner.gate import Gate
 from heaveto.runner.inbox import Inbox
 from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services
@@ -38,7 +40,8 @@ class Outside:
     def __init__(self, store: Store, key: SessionKey) -> None:
         self._store, self._key = store, key
         self._log = SessionLog(store, key)
-        self._services = Services(App(key.app, _Nobody("outside")), store, SystemClock(), SystemIds())
+        app, artifacts = App(key.app, _Nobody("outside")), StoreArtifacts(store)
+        self._services = Services(app, store, SystemClock(), SystemIds(), artifacts, Gate(), lambda _: None)
 
     async def open_runs(self) -> list[str]:
         """Return the runs that wait or have begun and not ended: those that wait first, so that none begins."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from heaveto.core.fold import CallState, RunState
-from heaveto.events.contents import Part, Text, Thought, calls_of, text_of
+from heaveto.events.contents import Json, Part, Text, Thought, calls_of, text_of
 from heaveto.events.records import (
     CallSettled,
     CallStatus,
@@ -63,23 +63,27 @@ def close_run(
         run: the run as its log tells it.
         ending: how and why it ends.
         stamp: gives ids and times.
-        drafts: what was received of messages that are not in the log.
-        work: what is known of started calls; a missing one is unknown.
+        drafts: what was received of messages that are not in the log, and what running calls have put out.
+        work: what is known of started calls that have no outcome; a missing one is unknown.
         pending: records that go into the same batch before these and are not in `run` yet.
     """
     said = [record for record in pending if isinstance(record, Message)]
     settled = {record.call_id: record for record in pending if isinstance(record, CallSettled)}
-    cut_off = [message for draft in drafts if (message := _cut_message(draft, ending, stamp)) is not None]
+    put_out = {draft.call_id: text_of(draft.parts) for draft in drafts if draft.call_id}
+    drafts = [draft for draft in drafts if not draft.call_id]
+    cut_off = cut_messages(drafts, _cause(ending) or "error", stamp)
     calls = [*run.calls.values(), *_proposed([*said, *cut_off])]
     operations = [
         Operation(kind="model", name=draft.model or draft.author, state=_model_state(ending)) for draft in drafts
     ]
     records: list[Record] = list(cut_off)
     for call in calls:
-        known, at_work = call.settled or settled.get(call.call.call_id), (work or {}).get(call.call.call_id)
+        call_id = call.call.call_id
+        known, at_work = settled.get(call_id) or call.settled, (work or {}).get(call_id)
         operations.append(_operation(call, known, at_work))
-        if known is None:
-            records.append(_settle(call, run.run_id, _status(call, at_work), ending, stamp))
+        if known is None or (known.status == "detached" and at_work == "stopped"):
+            late = known is not None
+            records.append(_settle(call, run.run_id, _status(call, at_work), ending, stamp, put_out.get(call_id), late))
     spent = [*(message.usage for message in said), *(draft.usage for draft in drafts)]
     usage = sum((some for some in spent if some is not None), run.usage)
     text_kept = sum(len(text_of(message.parts)) for message in cut_off)
@@ -102,16 +106,17 @@ def _model_state(ending: Ending) -> OperationState:
     return "unknown" if ending.cause == "crash" else "stopped"
 
 
-def _cut_message(draft: Draft, ending: Ending, stamp: Stamp) -> Message | None:
-    """What was received of a message, or None if there is nothing that anyone could read (F28, F29)."""
-    if not any(_is_readable(part) for part in draft.parts):
-        return None
-    _, time = stamp()
-    return Message(
-        id=draft.message_id, time=time, run_id=draft.run_id, author=draft.author, branch=draft.branch,
-        parts=draft.parts, usage=draft.usage, provider=draft.provider, model=draft.model, seen=draft.seen,
-        finish_reason="interrupted", interrupted=_cause(ending) or "error",
-    )  # fmt: skip
+def cut_messages(drafts: Sequence[Draft], cause: Cause, stamp: Stamp) -> list[Message]:
+    """Return what was received of messages, but for those of which there is nothing to read (F28, F29)."""
+    return [
+        Message(
+            id=draft.message_id, time=stamp()[1], run_id=draft.run_id, author=draft.author, branch=draft.branch,
+            parts=draft.parts, usage=draft.usage, provider=draft.provider, model=draft.model, seen=draft.seen,
+            finish_reason="interrupted", interrupted=cause,
+        )
+        for draft in drafts
+        if any(_is_readable(part) for part in draft.parts)
+    ]  # fmt: skip
 
 
 def _is_readable(part: Part) -> bool:
@@ -133,13 +138,20 @@ def _status(call: CallState, at_work: Work | None) -> CallStatus:
 def _operation(call: CallState, known: CallSettled | None, at_work: Work | None) -> Operation:
     """What the report says of a call: what its result says, or else what is known of its work."""
     state: OperationState
-    if known is not None and (call.has_started or known.status == "succeeded"):
+    if known is not None and at_work is not None and _is_open_still(known, at_work):
+        state = at_work
+    elif known is not None and (call.has_started or known.status == "succeeded"):
         state = _SETTLED_STATES[known.status]
     elif not call.has_started:
         state = "not_started"  # also where it was refused before it could begin
     else:
         state = at_work or "unknown"
     return Operation(kind="tool", name=call.call.name, state=state, call_id=call.call.call_id)
+
+
+def _is_open_still(known: CallSettled, at_work: Work) -> bool:
+    """Whether what is known of the work of a settled call says more than its settlement."""
+    return known.status == "detached" or (known.status == "unknown" and at_work == "still_running")
 
 
 _SETTLED_STATES: dict[CallStatus, OperationState] = {
@@ -149,20 +161,28 @@ _SETTLED_STATES: dict[CallStatus, OperationState] = {
     "denied": "not_started",
     "not_started": "not_started",
     "unknown": "unknown",
+    "detached": "still_running",
 }
 
 
-def _settle(call: CallState, run_id: str, status: CallStatus, ending: Ending, stamp: Stamp) -> CallSettled:
+def _settle(
+    call: CallState, run_id: str, status: CallStatus, ending: Ending, stamp: Stamp, put_out: str | None, late: bool
+) -> CallSettled:
     record_id, time = stamp()
     return CallSettled(
         id=record_id, time=time, run_id=run_id, call_id=call.call.call_id, name=call.call.name, status=status,
-        cause=_cause(ending),
+        response=output_response(put_out), cause=_cause(ending), late=late,
     )  # fmt: skip
+
+
+def output_response(put_out: str | None) -> dict[str, Json] | None:
+    """Return what a call that has no result had put out, as the response of its settlement."""
+    return {"output": put_out} if put_out else None
 
 
 def _run_ended(run_id: str, ending: Ending, report: StopReport, llm_calls: int, stamp: Stamp) -> RunEnded:
     record_id, time = stamp()
-    plain = ending.outcome == "completed"
+    plain = ending.outcome == "completed" and not report.still_running
     return RunEnded(
         id=record_id, time=time, run_id=run_id, outcome=ending.outcome, cause=ending.cause, by=ending.by,
         reason=ending.reason, error=ending.error, report=None if plain else report, usage=report.usage,

@@ -41,6 +41,7 @@ from heaveto.events.records import (
     Transferred,
     Trigger,
     Usage,
+    WaitingCall,
 )
 
 SHARED_PREFIXES = ("app:", "user:")
@@ -59,7 +60,13 @@ class CallState:
     attempt: int = 0
     idempotency_key: str = ""
     replay: Replay = "never"
+    args: dict[str, Json] | None = None
+    owner: str = ""
     progress: Json = None
+    cancel: CancelRequested | None = None
+    question: WaitingCall | None = None
+    question_seq: int = 0
+    answer: Answered | None = None
     settled: CallSettled | None = None
 
     @property
@@ -68,9 +75,19 @@ class CallState:
         return self.phase == "started" or self.attempt > 0
 
     @property
+    def is_in_background(self) -> bool:
+        """It was answered with a handle, and works on."""
+        return self.settled is not None and self.settled.status == "detached"
+
+    @property
     def awaits_late_result(self) -> bool:
-        """Settled as unknown: work may still be going on, and its real outcome is welcome."""
-        return self.settled is not None and self.settled.status == "unknown"
+        """Settled, but not with its outcome: work may still be going on, and what becomes of it is welcome."""
+        return self.settled is not None and self.settled.status in ("unknown", "detached")
+
+    @property
+    def effective_args(self) -> dict[str, Json]:
+        """The arguments in force: the model's, unless a callback changed them."""
+        return self.call.args if self.args is None else self.args
 
 
 @dataclass(slots=True)
@@ -80,11 +97,18 @@ class Thread:
     last: Message | None = None
     call_ids: tuple[str, ...] = ()
     transferred: str | None = None
+    transferred_seq: int = 0
 
 
 @dataclass(slots=True)
 class RunState:
-    """Where a run stands. What only an open run needs is dropped when it ends."""
+    """Where a run stands. What only an open run needs is dropped when it ends.
+
+    Attributes:
+        steered_seq: the last text or news that the agent has to hear before it is done.
+        signal_seq: the last request or answer that came for one of its calls.
+        fruitless: how many attempts in a row have brought nothing: no message, no result, no progress.
+    """
 
     run_id: str
     status: RunStatus = "new"
@@ -93,6 +117,7 @@ class RunState:
     trigger: Trigger = "message"
     attempt: int = 0
     agent: str = ""
+    settings: dict[str, Json] = field(default_factory=dict[str, Json])
     state_delta: dict[str, Json] = field(default_factory=dict[str, Json])
     started_seq: int = 0
     started_time: float = 0.0
@@ -101,6 +126,8 @@ class RunState:
     llm_calls: int = 0
     usage: Usage = Usage()
     steered_seq: int = 0
+    signal_seq: int = 0
+    fruitless: int = 0
     threads: dict[tuple[str, str], Thread] = field(default_factory=dict[tuple[str, str], Thread])
     checkpoints: dict[tuple[str, str], AgentCheckpoint] = field(default_factory=dict[tuple[str, str], AgentCheckpoint])
     escalated: dict[str, int] = field(default_factory=dict[str, int])
@@ -148,16 +175,18 @@ class SessionState:
         runs: every run that was ever queued, started or asked to stop.
         state: the session's own state; shared keys are not in it.
         active_agent: path of the agent that takes the next input; empty for the root.
+        background: calls that were answered with a handle and work on, by call id.
         queue: the inbox: runs that wait for their turn, in order of arrival.
         current: the run that was started and has not ended.
     """
 
-    __slots__ = ("active_agent", "calls", "current", "queue", "records", "runs", "shared", "state")
+    __slots__ = ("active_agent", "background", "calls", "current", "queue", "records", "runs", "shared", "state")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.runs: dict[str, RunState] = {}
         self.calls: dict[str, CallState] = {}
+        self.background: dict[str, CallState] = {}
         self.state: dict[str, Json] = {}
         self.shared: dict[str, Json] = {}
         self.active_agent = ""
@@ -207,9 +236,11 @@ class SessionState:
                 self._cancel_requested(record)
             case Paused():
                 self._paused(record)
+            case Answered():
+                self._answered(record)
             case Rewound():
                 self._rewound()
-            case Answered() | Compacted():
+            case Compacted():
                 pass
             case _:
                 assert_never(record)
@@ -220,6 +251,8 @@ class SessionState:
             if not record.branch:
                 run.steered_seq = record.seq
             return
+        if record.interrupted != "crash":
+            run.fruitless = 0
         if record.seen:
             run.llm_calls += 1
         if record.usage is not None:
@@ -242,17 +275,32 @@ class SessionState:
             return
         call.phase = advance_call(call.phase, "start")
         call.attempt, call.idempotency_key, call.replay = record.attempt, record.idempotency_key, record.replay
+        call.args, call.owner, call.question = record.args, record.owner, None
 
     def _call_settled(self, record: CallSettled) -> None:
+        """The first settlement wins (F17), then a late outcome; that of a background call may not know that it is."""
         call = self.calls.get(record.call_id)
-        if call is None or not (call.phase != "settled" or (record.late and call.awaits_late_result)):
+        if call is None:
+            return
+        run, was_in_background = self.run(call.run_id), call.is_in_background
+        is_outcome = call.awaits_late_result and (record.late or was_in_background)
+        if call.phase == "settled" and not is_outcome:
             return
         call.phase = advance_call(call.phase, "settle")
-        call.settled = record
-        run = self.run(call.run_id)
+        call.settled, call.question = record, None
+        if record.status != "not_started":
+            run.fruitless = 0
+        if call.is_in_background:
+            self.background[record.call_id] = call
+        else:
+            self.background.pop(record.call_id, None)
         if run.ended is None:
             if record.escalate:
                 run.escalated[call.branch] = record.seq
+            if record.status == "detached":
+                run.signal_seq = record.seq
+            elif was_in_background and not call.branch:
+                run.steered_seq = record.seq  # the agent shall hear of it before it is done
         elif not call.awaits_late_result:
             del self.calls[record.call_id]
 
@@ -265,7 +313,11 @@ class SessionState:
         if not run.started_seq:
             run.started_seq, run.started_time = record.seq, record.time
             run.input, run.limits = record.input, record.limits
-        run.trigger, run.attempt, run.agent = record.trigger, record.attempt, record.agent
+        else:
+            run.fruitless += 1
+        run.trigger, run.attempt, run.agent, run.settings = (
+            record.trigger, record.attempt, record.agent, record.settings,
+        )  # fmt: skip
         self.current = record.run_id
 
     def _run_ended(self, record: RunEnded) -> None:
@@ -297,7 +349,8 @@ class SessionState:
             self.active_agent = record.agent
         run = self.run(record.run_id)
         if run.ended is None and record.author:
-            run.thread(record.branch, record.author).transferred = record.agent
+            thread = run.thread(record.branch, record.author)
+            thread.transferred, thread.transferred_seq = record.agent, record.seq
             # Who takes over begins anew, also one that is still open because it handed over before.
             run.threads.pop((record.branch, record.agent.rpartition("/")[2]), None)
 
@@ -305,6 +358,7 @@ class SessionState:
         call = self.calls.get(record.call_id)
         if call is not None:
             call.progress = record.value
+            self.run(call.run_id).fruitless = 0
 
     def _queued(self, record: Queued) -> None:
         run = self.run(record.run_id)
@@ -317,17 +371,33 @@ class SessionState:
 
     def _cancel_requested(self, record: CancelRequested) -> None:
         run = self.run(record.run_id)
+        if record.call_id:
+            call = self.calls.get(record.call_id)
+            if call is not None and call.cancel is None:
+                call.cancel, run.signal_seq = record, record.seq
+            return
         run.status = advance_run(run.status, "cancel")
         if run.cancel is None and run.ended is None:
             run.cancel = record
 
     def _paused(self, record: Paused) -> None:
         run = self.run(record.run_id)
-        run.status = advance_run(run.status, "pause")
+        if not record.held:
+            run.status = advance_run(run.status, "pause")
         for waiting in record.waiting:
             call = self.calls.get(waiting.call_id)
-            if call is not None:
+            if call is None or not (call.phase != "settled" or call.is_in_background):
+                continue
+            call.question, call.question_seq, call.answer = waiting, record.seq, None
+            if not record.held:
                 call.phase = advance_call(call.phase, "wait")
+
+    def _answered(self, record: Answered) -> None:
+        """The first answer to a question wins."""
+        call = self.calls.get(record.call_id)
+        if call is not None and call.question is not None and call.answer is None:
+            call.answer = record
+            self.run(call.run_id).signal_seq = record.seq
 
     def _rewound(self) -> None:
         """Take the session's own state back. Shared state belongs to others as well and stays."""

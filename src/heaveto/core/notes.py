@@ -26,6 +26,8 @@ _BECAUSE: dict[Cause, str] = {
     "lease_lost": "another worker took the session over",
     "crash": "the process died",
     "error": "the run failed",
+    "timeout": "its time limit passed",
+    "sibling": "another call of the same step failed",
 }
 
 
@@ -39,10 +41,16 @@ def settled_response(wire_id: str, name: str, settled: CallSettled) -> FunctionR
     response = settled.response
     if settled.status == "succeeded":
         return FunctionResponse(call_id=wire_id, name=name, response={} if response is None else response)
+    if settled.status == "detached":
+        going_on: dict[str, Json] = {"status": "detached", "handle": settled.call_id, "note": _DETACHED}
+        return FunctionResponse(call_id=wire_id, name=name, response={**going_on, **(response or {})})
     if settled.status != "failed" or response is None:
         told: dict[str, Json] = {"status": settled.status, "error": _explain(settled.status, settled.cause)}
         response = told if response is None else {**told, "returned": response}
     return FunctionResponse(call_id=wire_id, name=name, response=response, is_error=True)
+
+
+_DETACHED = "This call goes on in the background. Its outcome will be told when it comes; do not wait for it."
 
 
 def _explain(status: CallStatus, cause: Cause | None) -> str:
@@ -53,6 +61,8 @@ def _explain(status: CallStatus, cause: Cause | None) -> str:
             return (
                 f"This call was stopped while it was running, because {because(cause)}. It may have had partial effect."
             )
+        case "unknown" if cause is None:
+            return _OPEN["unknown"]
         case "unknown":
             return (
                 f"This call was started, and then {because(cause)} before its outcome was known. It may have taken "
@@ -64,6 +74,8 @@ def _explain(status: CallStatus, cause: Cause | None) -> str:
             return "This call failed."
         case "succeeded":
             return "This call succeeded."
+        case "detached":
+            return _DETACHED
         case _:
             assert_never(status)
 
@@ -91,6 +103,11 @@ def late_note(wire_id: str, name: str, settled: CallSettled) -> str:
     return f"[Late result of the earlier call {wire_id} to {name}, {settled.status}: {as_json(told.response)}]"
 
 
+def background_note(handle: str, name: str, status: CallStatus) -> str:
+    """Return the input of the run that begins because a call in the background has ended."""
+    return f"[The background call {handle} to {name} has ended: {status}.]"
+
+
 def cut_note(cause: Cause) -> str:
     """Return the mark behind an answer that was cut off (F61)."""
     return f"[Your answer above was cut off there because {because(cause)}.]"
@@ -107,6 +124,8 @@ _ENDED: dict[Cause, str] = {
     "lease_lost": "The task above was interrupted because another worker took the session over.",
     "crash": "The process died before the task above was finished.",
     "error": "The task above ended with an error.",
+    "timeout": "The task above ran past a time limit and was stopped.",
+    "sibling": "The task above was stopped because another one failed.",
 }
 
 

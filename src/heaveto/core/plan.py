@@ -17,7 +17,7 @@ class CallModel:
 
 @dataclass(frozen=True, slots=True)
 class RunCalls:
-    """Execute these proposed calls, then plan again."""
+    """See these calls settled, then plan again: execute what is proposed, decide about what a dead process started."""
 
     calls: tuple[FunctionCall, ...]
 
@@ -45,19 +45,24 @@ Step: TypeAlias = CallModel | RunCalls | Wait | HandOver | Finish
 
 
 def plan_step(run: RunState, agent: str, branch: str) -> Step:
-    """Return the next step of an agent, from what its run's log says since the agent was entered."""
+    """Return the next step of an agent, from what its run's log says since the agent was entered.
+
+    Asked where no call of the agent is under way in this process: what was started and is not settled is in doubt.
+    """
     thread = run.threads.get((branch, agent))
     if thread is None or thread.last is None:
         return CallModel()
     calls = [run.calls[call_id] for call_id in thread.call_ids if call_id in run.calls]
     if not calls:
-        return plan_answer(run, thread.last)
-    proposed = tuple(call.call for call in calls if call.phase == "proposed")
-    if proposed:
-        return RunCalls(proposed)
-    unsettled = tuple(call.call.call_id for call in calls if call.settled is None)
-    if unsettled:
-        return Wait(unsettled)
+        return CallModel() if thread.last.interrupted is not None else plan_answer(run, thread.last)
+    ready = tuple(call.call for call in calls if call.phase in ("proposed", "started"))
+    if ready:
+        return RunCalls(ready)
+    waiting = tuple(call.call.call_id for call in calls if call.settled is None)
+    if waiting:
+        return Wait(waiting)
+    if thread.last.interrupted is not None:
+        return CallModel()
     if thread.transferred is not None:
         return HandOver(thread.transferred)
     ends_turn = any(call.settled is not None and call.settled.end_turn for call in calls)

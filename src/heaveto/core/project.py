@@ -69,14 +69,15 @@ class _Call:
     @property
     def is_final(self) -> bool:
         last = self.facts[-1] if self.facts else None
-        return isinstance(last, CallSettled) and last.status != "unknown"
+        return isinstance(last, CallSettled) and last.status not in ("unknown", "detached")
 
     def hear(self, fact: _Fact) -> bool:
         """Take a fact, unless the call was settled before: the first settlement wins (F17), or a late real outcome."""
         last = self.facts[-1] if self.facts else None
         if isinstance(last, CallSettled):
-            is_news = isinstance(fact, CallSettled) and fact.late and last.status == "unknown"
-            if not is_news:
+            was_in_background = last.status == "detached"
+            is_late = isinstance(fact, CallSettled) and (fact.late or was_in_background)
+            if not (is_late and last.status in ("unknown", "detached")):
                 return False
         self.facts.append(fact)
         return True
@@ -183,7 +184,7 @@ class View:
                 self._open_runs.discard(record.run_id)
                 self._note(record.seq, notes.ended_note(record.outcome, record.cause, record.error))
             case Paused():
-                for waiting in record.waiting:
+                for waiting in () if record.held else record.waiting:
                     self._hear(waiting.call_id, record)
             case _:
                 pass

@@ -14,14 +14,20 @@ import msgspec
 from heaveto.events.contents import Content, Json, Part
 
 Cause: TypeAlias = Literal[
-    "user", "deadline", "budget", "guardrail", "shutdown", "superseded", "disconnect", "lease_lost", "crash", "error"
-]
-"""Why something was stopped. Two are never asked for: recovery writes `crash` when a process is found dead, and what
-was under way when its run failed was stopped by `error`."""
+    "user", "deadline", "budget", "guardrail", "shutdown", "superseded", "disconnect", "lease_lost", "crash", "error",
+    "timeout", "sibling",
+]  # fmt: skip
+"""Why something was stopped. Four are never asked for: recovery writes `crash` when a process is found dead, what was
+under way when its run failed was stopped by `error`, a call whose tool's time limit passed by `timeout`, and one that
+was stopped because another call of the same step failed by `sibling`."""
 
-CallStatus: TypeAlias = Literal["succeeded", "failed", "denied", "cancelled", "not_started", "unknown"]
+CallStatus: TypeAlias = Literal["succeeded", "failed", "denied", "cancelled", "not_started", "unknown", "detached"]
 Replay: TypeAlias = Literal["never", "safe", "idempotent", "probe"]
-Trigger: TypeAlias = Literal["message", "answer", "recovery", "continuation"]
+Trigger: TypeAlias = Literal["message", "answer", "recovery", "continuation", "background"]
+StopScope: TypeAlias = Literal["turn", "children", "everything"]
+"""What a stop of a run reaches. turn: the run alone; calls that went into the background go on. children: those of this
+run too. everything: all background work of the session.
+"""
 OutcomeKind: TypeAlias = Literal["completed", "cancelled", "failed"]
 
 
@@ -146,25 +152,35 @@ class Queued(_Record, frozen=True, kw_only=True, tag=True):
     """A message arrived while the session was busy: a durable entry of the inbox (side).
 
     `run_id` is the run that it will become. A second one with the same run id merges into it. `settings` are those of
-    its run that differ from the defaults, for whoever carries it out.
+    its run that differ from the defaults, for whoever carries it out. `trigger` is ``background`` where no one sent it,
+    but a call in the background ended and the agent shall hear of it.
     """
 
     input: Content
     owner: str = ""
     settings: dict[str, Json] = {}
     state_delta: dict[str, Json] = {}
+    trigger: Trigger = "message"
 
 
 class CancelRequested(_Record, frozen=True, kw_only=True, tag=True):
-    """Someone wants the run to stop: durable before it is delivered, level-triggered, final (side; F107, F151)."""
+    """Someone wants the run to stop: durable before it is delivered, level-triggered, final (side; F107, F151).
+
+    With `call_id` it is that one call that shall stop, and the run goes on (F139).
+    """
 
     cause: Cause
     by: str = ""
     reason: str = ""
+    call_id: str = ""
+    scope: StopScope = "children"
 
 
 class RunStarted(_Record, frozen=True, kw_only=True, tag=True):
-    """A run, or a further attempt of it, began. `agent` is the path of the agent that takes the input."""
+    """A run, or a further attempt of it, began. `agent` is the path of the agent that takes the input.
+
+    `settings` are those of the run that differ from the defaults, for whoever continues it.
+    """
 
     input: Content
     trigger: Trigger = "message"
@@ -172,6 +188,7 @@ class RunStarted(_Record, frozen=True, kw_only=True, tag=True):
     agent: str = ""
     tree_hash: str = ""
     limits: Limits = Limits()
+    settings: dict[str, Json] = {}
 
 
 class Message(_Record, frozen=True, kw_only=True, tag=True):
@@ -196,19 +213,27 @@ class Message(_Record, frozen=True, kw_only=True, tag=True):
 
 
 class CallStarted(_Record, frozen=True, kw_only=True, tag=True):
-    """A call is about to have its first side effect: the commit point (P5)."""
+    """A call is about to have its first side effect: the commit point (P5).
+
+    `args` are the arguments in force where a callback changed the model's. `previous` tells how the attempt before
+    ended. `owner` names the store client, and so the process, in which the attempt works.
+    """
 
     call_id: str
     name: str = ""
     attempt: int = 1
     idempotency_key: str = ""
     replay: Replay = "never"
+    args: dict[str, Json] | None = None
+    previous: ErrorInfo | None = None
+    owner: str = ""
 
 
 class CallSettled(_Record, frozen=True, kw_only=True, tag=True):
-    """The one final fact about a call; or, with `late`, the real outcome of one that was settled as unknown.
+    """The one final fact about a call; or, with `late`, the real outcome of one that was unknown or in the background.
 
-    `response` is what the tool returned, or ``{"error": …}``. `cause` says why it was stopped or never started.
+    `response` is what the tool returned, or ``{"error": …}``; of a call that was stopped, what it had put out. `cause`
+    says why it was stopped or never started. A `detached` call goes on in the background, and its outcome comes late.
     `end_turn` ends the agent's turn without another model call; `escalate` ends the enclosing loop.
     """
 
@@ -230,9 +255,13 @@ class CallProgress(_Record, frozen=True, kw_only=True, tag=True):
 
 
 class Paused(_Record, frozen=True, kw_only=True, tag=True):
-    """The run stopped on purpose and waits for outside answers."""
+    """The run stopped on purpose and waits for outside answers.
+
+    With `held`, only these calls wait: their tools hold on in their process, and the run goes on around them.
+    """
 
     waiting: tuple[WaitingCall, ...]
+    held: bool = False
 
 
 class Answered(_Record, frozen=True, kw_only=True, tag=True):
@@ -319,25 +348,28 @@ Record: TypeAlias = (
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=True, gc=False):
-    """A piece of a message that is still being streamed. Handed to readers, never stored as such.
+    """A piece of a message that is still being streamed, or of a running call's output. Never stored as such.
 
-    `message_id` is the id that the final `Message` will have, which replaces all its deltas.
+    `message_id` is the id that the final `Message` will have, which replaces all its deltas. A piece of ``output`` has
+    the `call_id` of its call instead, and is replaced by its settlement.
     """
 
     run_id: str
     message_id: str
     author: str
-    kind: Literal["text", "thought", "args"]
+    kind: Literal["text", "thought", "args", "output"]
     text: str
     branch: str = ""
     index: int = 0
     """For arguments: the position of the call within the message."""
+    call_id: str = ""
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What was received so far of a message that is being streamed: saved so that kill -9 loses little of it.
 
-    Replaced by the final `Message` of the same id. Calls in a draft are complete ones only.
+    Replaced by the final `Message` of the same id. Calls in a draft are complete ones only. With `call_id` it is not a
+    message, but what a running call has put out.
     """
 
     message_id: str
@@ -349,3 +381,4 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     model: str = ""
     seen: int = 0
     usage: Usage | None = None
+    call_id: str = ""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import get_args
 
 from heaveto.agents.base import AGENT_ADVICE, BaseAgent, check_tree
 from heaveto.agents.llm import LlmAgent
 from heaveto.agents.pieces import as_pieces, require_piece
 from heaveto.errors import ConfigError
+from heaveto.runner.config import OnCrash
 from heaveto.runner.hooks import Hooks, Plugin
 
 
@@ -20,8 +22,25 @@ class App:
         tree_hash: changes when agents or tools are added, removed or renamed; recorded with each run.
     """
 
-    def __init__(self, name: str, root_agent: BaseAgent, *, plugins: Sequence[Plugin] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        root_agent: BaseAgent,
+        *,
+        plugins: Sequence[Plugin] = (),
+        on_crash: OnCrash = "resume",
+        max_concurrent_calls: int | None = None,
+        max_concurrent_calls_per_user: int | None = None,
+    ) -> None:
         """Make an application and check it whole.
+
+        Args:
+            name: under which its sessions are kept.
+            root_agent: the root of the tree.
+            plugins: they see all agents and tools.
+            on_crash: what becomes of a run whose process died, unless its `RunConfig` says otherwise.
+            max_concurrent_calls: how many tool calls run at the same time in one process.
+            max_concurrent_calls_per_user: how many of one user do.
 
         Raises:
             DuplicateNameError: two agents, or two tools of one agent, have the same name.
@@ -31,7 +50,17 @@ class App:
         require_piece(root_agent, BaseAgent, f"App {name!r}: root_agent", AGENT_ADVICE)
         if not name or "/" in name:
             raise ConfigError(f"app name {name!r}: it must not be empty and must not contain '/'")
-        self.name, self.root_agent = name, root_agent
+        if on_crash not in get_args(OnCrash):
+            raise ConfigError(f"App {name!r}: on_crash must be one of {', '.join(get_args(OnCrash))}; not {on_crash!r}")
+        for option, limit in (
+            ("max_concurrent_calls", max_concurrent_calls),
+            ("max_concurrent_calls_per_user", max_concurrent_calls_per_user),
+        ):
+            if limit is not None and limit < 1:
+                raise ConfigError(f"App {name!r}: {option} must be at least 1, or None for no limit; not {limit}")
+        self.name, self.root_agent, self.on_crash = name, root_agent, on_crash
+        self.max_concurrent_calls = max_concurrent_calls
+        self.max_concurrent_calls_per_user = max_concurrent_calls_per_user
         self.agents = check_tree(root_agent)
         self.hooks = Hooks(as_pieces(plugins, Plugin, f"App {name!r}: plugins", "pass an instance of a Plugin"))
         self.tree_hash = _hash_tree(root_agent)

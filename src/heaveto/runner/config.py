@@ -29,15 +29,31 @@ PARALLEL_SUBSCRIBE: blocking functions overlap too, each in a thread.
 
 OnLimit: TypeAlias = Literal["stop", "fail"]
 
-_CHOICES: dict[str, tuple[str, ...]] = {
+OnCrash: TypeAlias = Literal["resume", "seal"]
+"""What becomes of a run whose process died, when its session is next used or `Runner.recover` finds it.
+
+resume: it is continued from its log; calls that were under way are executed again only where their tools allow it.
+seal: it is closed as failed.
+"""
+
+OnCallError: TypeAlias = Literal["isolate", "fail_all"]
+"""What the failure of one call means for the others of the same step.
+
+isolate: nothing. fail_all: those that run are stopped, and those that have not begun never do. The results that there
+are are kept, and the run goes on.
+"""
+
+_CHOICES: dict[str, tuple[str | None, ...]] = {
     "busy_policy": get_args(BusyPolicy),
     "tool_execution_mode": get_args(ToolExecutionMode),
     "on_limit": get_args(OnLimit),
+    "on_call_error": get_args(OnCallError),
+    "on_crash": (None, *get_args(OnCrash)),
 }
 _YEAR_2020 = 1_577_836_800.0
 _NUMBERS = (
     "max_llm_calls", "max_tokens", "max_cost", "max_seconds", "deadline", "cancel_grace_seconds",
-    "straggler_wait_seconds", "model_retries", "retry_backoff_seconds",
+    "straggler_wait_seconds", "model_retries", "retry_backoff_seconds", "max_result_bytes", "max_fruitless_attempts",
 )  # fmt: skip
 
 
@@ -57,6 +73,11 @@ class RunConfig:
         straggler_wait_seconds: how long the run waits at its start for work that an earlier stop left running.
         model_retries: how often a failed model request is repeated, if nothing of the answer was seen yet.
         retry_backoff_seconds: the first pause before a repetition, doubled each time, unless the provider names one.
+        on_call_error: what the failure of one tool call means for the others of the same step.
+        max_result_bytes: tool results larger than this are stored as artifacts, and the model is told a stub; None for
+            no limit.
+        on_crash: what becomes of the run if its process dies; None leaves it to the app.
+        max_fruitless_attempts: how many attempts after crashes may in a row bring nothing before the run is sealed.
     """
 
     max_llm_calls: int | None = 500
@@ -72,23 +93,28 @@ class RunConfig:
     straggler_wait_seconds: float = 0.0
     model_retries: int = 2
     retry_backoff_seconds: float = 0.5
+    on_call_error: OnCallError = "isolate"
+    max_result_bytes: int | None = 256 * 1024
+    on_crash: OnCrash | None = None
+    max_fruitless_attempts: int = 3
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             if value not in allowed:
-                raise InputError(f"RunConfig.{name} must be one of {', '.join(allowed)}; not {value!r}")
+                raise InputError(f"RunConfig.{name} must be one of {', '.join(map(str, allowed))}; not {value!r}")
         for name in _NUMBERS:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
                 raise InputError(f"RunConfig.{name} must be a number; not {value!r}")
             if value is not None and not isfinite(value):
                 raise InputError(f"RunConfig.{name} must be a finite number, or None where that means no limit")
-        for name in ("max_llm_calls", "max_tokens", "max_cost", "max_seconds"):
+        for name in ("max_llm_calls", "max_tokens", "max_cost", "max_seconds", "max_result_bytes"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise InputError(f"RunConfig.{name} must be positive, or None for no limit; not {value}")
-        for name in ("cancel_grace_seconds", "straggler_wait_seconds", "model_retries", "retry_backoff_seconds"):
+        for name in ("cancel_grace_seconds", "straggler_wait_seconds", "model_retries", "retry_backoff_seconds",
+                     "max_fruitless_attempts"):  # fmt: skip
             value = getattr(self, name)
             if value < 0:
                 raise InputError(f"RunConfig.{name} must not be negative; it is {value}")

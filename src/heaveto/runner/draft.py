@@ -74,6 +74,10 @@ class LiveDraft:
             case _:
                 return False
 
+    def since(self, position: int) -> tuple[list[Delta], int]:
+        """Return the pieces behind a position, and the position behind them."""
+        return self.deltas[position:], len(self.deltas)
+
     def _show(self, kind: str, text: str, index: int = 0) -> bool:
         self.unsaved += len(text)
         self._received += len(text)

@@ -31,7 +31,7 @@ class AgentHost(LiveRun):
             said = await hooks.first("before_run", (), ctx)
             self.check()
         if said is None:
-            await self.enter(agent, "")
+            await self.enter(agent, "", self.run.started_seq if self.is_resuming else None)
         else:
             await ctx.say(*said.parts)
         if hooks.at("after_run"):
@@ -40,8 +40,10 @@ class AgentHost(LiveRun):
                 await call_back(callback, ctx)
         ctx.stage()
 
-    async def enter(self, agent: BaseAgent, branch: str) -> None:
+    async def enter(self, agent: BaseAgent, branch: str, since: int | None = None) -> None:
         self.check()
+        if since is not None and self._has_ended(agent, branch, since):
+            return
         ctx = AgentContext(self, agent, branch)
         hooks = self.services.app.hooks
         if not (agent.before_agent_callbacks or hooks.at("before_agent")) or not await self._say_first(
@@ -52,6 +54,10 @@ class AgentHost(LiveRun):
             if agent.after_agent_callbacks or hooks.at("after_agent"):
                 await self._say_first(ctx, "after_agent", agent.after_agent_callbacks)
         ctx.end()
+
+    def _has_ended(self, agent: BaseAgent, branch: str, since: int) -> bool:
+        last = self.run.checkpoints.get((branch, agent.name))
+        return last is not None and last.end_of_agent and last.seq > since
 
     async def _say_first(
         self, ctx: AgentContext, point: Literal["before_agent", "after_agent"], own: Sequence[AgentCallback]
@@ -72,19 +78,31 @@ class AgentHost(LiveRun):
         await execute_calls(self, agent, ctx, calls)
 
     async def run_task(self, agent: BaseAgent, branch: str, task: str) -> str:
-        """Run an agent in an isolated branch with a task of its own; return the last text that was said there."""
-        record_id, time = self.stamp()
-        self.stage(
-            Message(
-                id=record_id, time=time, run_id=self.run_id, author="user", branch=branch,
-                parts=Content.of(task).parts,
-            )
-        )  # fmt: skip
-        await self.flush()
-        since = self.session.last_seq
-        await self.enter(agent, branch)
+        """Run an agent in an isolated branch with a task of its own; return the last text that was said there.
+
+        If a dead process had begun that, it goes on from there.
+        """
+        since = self._task_given(branch) if self.run.attempt > 1 else 0
+        if not since:
+            record_id, time = self.stamp()
+            self.stage(
+                Message(
+                    id=record_id, time=time, run_id=self.run_id, author="user", branch=branch,
+                    parts=Content.of(task).parts,
+                )
+            )  # fmt: skip
+            await self.flush()
+            since = self.session.last_seq
+        await self.enter(agent, branch, since)
         await self.flush()
         for record in reversed(self.session.records[since:]):
             if isinstance(record, Message) and is_within(record.branch, branch) and text_of(record.parts):
                 return text_of(record.parts)
         return ""
+
+    def _task_given(self, branch: str) -> int:
+        """Return the seq of the task in an isolated branch, or 0 if none was given there."""
+        for record in self.session.records[self.run.started_seq :]:
+            if isinstance(record, Message) and record.author == "user" and record.branch == branch:
+                return record.seq
+        return 0

@@ -49,7 +49,7 @@ class Inbox:
                 before = [run_id for run_id in (state.current, *state.queue) if run_id is not None]
                 await self._enqueue(ticket)
                 for run_id in before:
-                    await ask_to_stop(self._services, self._log, run_id, "superseded", by=ticket.run_id)
+                    await ask_to_stop(self._services, self._log, run_id, "superseded", by=ticket.run_id, scope="turn")
             case "merge":
                 await self._merge(ticket)
             case "steer":
@@ -147,4 +147,5 @@ class Inbox:
 def _adopt(queued: Queued) -> Ticket:
     """Make a ticket for a message that another process put into the inbox."""
     config = RunConfig.of_settings(queued.settings)
-    return Ticket(queued.run_id, queued.input, config, asyncio.get_running_loop().create_future())
+    admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    return Ticket(queued.run_id, queued.input, config, admitted, trigger=queued.trigger)

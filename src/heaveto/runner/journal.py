@@ -55,17 +55,21 @@ class Journal:
         outcome.add_done_callback(lambda done: None if _is_stored(done) else self.put_back(staged))
         return outcome
 
-    async def commit(self, records: Sequence[Record]) -> None:
-        """Append what is staged and `records`, but only onto a log that this process knows to its end.
+    async def commit(self, records: Callable[[], Sequence[Record]]) -> None:
+        """Append what is staged and what `records` decides, but only onto a log that this process knows to its end.
 
-        The commit point of effects: if others appended, it reads on and looks for a stop before it tries again (F153).
+        The commit point of effects: if others appended, it reads on, looks for a stop, and lets `records` decide
+        anew before it tries again (F153).
         """
         while True:
             async with self._log.still():
                 self._check()
+                decided = records()
                 staged = self.take()
+                if not (staged or decided):
+                    return
                 try:
-                    await self._write([*staged, *records], expect=self._log.state.last_seq)
+                    await self._write([*staged, *decided], expect=self._log.state.last_seq)
                     return
                 except LogMovedError:
                     await self.read_on(staged)

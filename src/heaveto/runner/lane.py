@@ -13,6 +13,7 @@ from typing import Any
 
 from heaveto.core.close import Ending
 from heaveto.core.fold import RunState
+from heaveto.core.replay import may_resume
 from heaveto.errors import (
     LeaseHeldError,
     RunIdTakenError,
@@ -21,10 +22,13 @@ from heaveto.errors import (
     StaleLeaseError,
     UnknownSessionError,
 )
-from heaveto.events.records import SessionKey
+from heaveto.events.records import CallSettled, Cause, SessionKey
+from heaveto.runner.calls import CallDesk
+from heaveto.runner.config import RunConfig
 from heaveto.runner.endings import seal_run, tell_end
 from heaveto.runner.host import AgentHost
 from heaveto.runner.inbox import Inbox
+from heaveto.runner.late import record_late
 from heaveto.runner.log import SessionLog
 from heaveto.runner.opening import open_run
 from heaveto.runner.services import Services, logger
@@ -131,6 +135,13 @@ class Lane:
         """End a run that waits and has not begun."""
         await self._inbox.withdraw(run_id, ending)
 
+    async def stop_background(self, run_id: str | None, cause: Cause, *, by: str = "", reason: str = "") -> None:
+        """Stop the calls in the background, those of one run or all, and wait up to the grace for their ends."""
+        calls = [call for call in self.log.state.background.values() if run_id in (None, call.run_id)]
+        desk = CallDesk(self._services, self.log)
+        stops = (desk.cancel(call.run_id, call.call.call_id, cause, by=by, reason=reason) for call in calls)
+        await asyncio.gather(*stops)
+
     def spawn(self, work: Coroutine[Any, Any, object], name: str) -> None:
         """Start background work that the closing runner waits for."""
         self._services.spawn(work, name)
@@ -213,11 +224,13 @@ class Lane:
             if lease.last_seq != self.log.state.last_seq:
                 await self.log.refresh()
             self.log.state.shared = dict(lease.shared)
+            if self._entering is not None and (self.log.state.queue or self._resumable is not None):
+                await self._stand_in_line(self._entering)  # others were here before
             if self._reap or self.log.state.current is not None:
                 settled.extend(await self._close_leftovers(lease))
-            if self._entering is not None and self.log.state.queue:
-                await self._stand_in_line(self._entering)  # others were here before
-            ticket = None if self.closed else self._next()
+            if self.log.state.background:
+                await self._settle_lost_calls()
+            ticket = None if self.closed else self._resumed() or self._next()
             if ticket is not None:
                 settled.extend(await self._carry_out(lease, ticket))
         except StaleLeaseError:
@@ -270,6 +283,29 @@ class Lane:
                 unwatch()
             return None
 
+    @property
+    def _resumable(self) -> RunState | None:
+        """The run that a dead process left open, if it is to go on."""
+        run = self.log.state.current_run
+        if run is None:
+            return None
+        config = RunConfig.of_settings(run.settings)
+        goes_on = may_resume(
+            on_crash=config.on_crash or self._services.app.on_crash,
+            stopped=run.cancel is not None,
+            fruitless=run.fruitless,
+            max_fruitless=config.max_fruitless_attempts,
+        )
+        return run if goes_on else None
+
+    def _resumed(self) -> Ticket | None:
+        """Return a ticket for the run that goes on, before all that waits."""
+        run = self._resumable
+        if run is None:
+            return None
+        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        return Ticket(run.run_id, run.input, RunConfig.of_settings(run.settings), admitted, trigger="recovery")
+
     def _next(self) -> Ticket | None:
         """What waits comes first, then the message that wants to start at once."""
         return self._inbox.next() or self._entering
@@ -288,8 +324,9 @@ class Lane:
             if ticket.run_id in self.log.state.queue or not isinstance(error, Exception):
                 raise  # it waits on, for the next one who looks here; to try again at once would spin
             return []
-        await self._tell_end(self.log.state.run(run_id))
-        return [run_id]
+        run = self.log.state.run(run_id)
+        await self._tell_end(run)
+        return [run_id] if run.ended is not None else []
 
     async def _run(self, lease: Lease, ticket: Ticket) -> str:
         await self._await_stragglers(ticket)
@@ -298,6 +335,9 @@ class Lane:
         try:
             has_work = await open_run(live, ticket)
             self._admit(ticket)
+            if not has_work and live.run.ended is None:
+                self._reap = True  # a stop came before it could go on: it is closed instead
+                return ticket.run_id
             if has_work:
                 await carry(live, self._services.app.agent_at(live.run.agent))
             ticket.cause = live.error
@@ -313,7 +353,9 @@ class Lane:
         """Close the run that a dead holder left open, and call the end hooks that it did not come to (P7)."""
         settled: list[str] = []
         run = self.log.state.current_run
-        if run is not None:
+        if run is not None and self._resumable is not None:
+            run = None  # it goes on, and ends in its own time
+        elif run is not None:
             await seal_run(self._services, self.log, lease, run)
         for unfinished in await self._services.store.unfinished(self.key):
             if unfinished.ended:
@@ -328,6 +370,20 @@ class Lane:
                 settled.append(unfinished.run_id)
         self._reap = False
         return settled
+
+    async def _settle_lost_calls(self) -> None:
+        """Say of calls in the background whose process died that nobody knows what became of them (P2)."""
+        state, services = self.log.state, self._services
+        for call_id in tuple(state.background):
+            call = state.calls.get(call_id)
+            if call is None or call_id in services.background_calls or await services.store.is_alive(call.owner):
+                continue
+            record_id, time = services.stamp()
+            lost = CallSettled(
+                id=record_id, time=time, run_id=call.run_id, call_id=call_id, name=call.call.name, status="unknown",
+                cause="crash", late=True,
+            )  # fmt: skip
+            await record_late(services, self.log, lost)
 
     async def _tell_end(self, run: RunState, *, redelivered: bool = False) -> None:
         self._telling_end = bool(self._services.app.hooks.at("on_run_end"))

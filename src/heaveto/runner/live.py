@@ -15,7 +15,7 @@ from heaveto.core.close import Work
 from heaveto.core.fold import RunState, SessionState
 from heaveto.errors import RunCancelled, StoreError
 from heaveto.events.contents import Json
-from heaveto.events.records import CancelRequested, Cause, Record, SessionKey
+from heaveto.events.records import CancelRequested, Cause, Delta, Draft, Record, SessionKey, StopScope
 from heaveto.runner.config import RunConfig
 from heaveto.runner.detached import detach
 from heaveto.runner.draft import SAVE_AFTER_SECONDS, LiveDraft
@@ -43,8 +43,17 @@ class Stoppable(Protocol):
         ...
 
     @property
+    def is_in_background(self) -> bool:
+        """Whether the run goes on, and ends, without it."""
+        ...
+
+    @property
     def work(self) -> Work | None:
         """What became of it; None if nobody knows."""
+        ...
+
+    def look(self) -> None:
+        """Take note of what came for it."""
         ...
 
     def ask_to_stop(self, cause: Cause) -> None:
@@ -52,15 +61,32 @@ class Stoppable(Protocol):
         ...
 
 
+class Showable(Protocol):
+    """What is streamed: an answer of a model, or the output of a call."""
+
+    author: str
+    branch: str
+    unsaved: int
+
+    @property
+    def message_id(self) -> str: ...
+    @property
+    def wants_saving(self) -> bool: ...
+    def since(self, position: int) -> tuple[list[Delta], int]: ...
+    def snapshot(self, *, last: bool = False) -> Draft: ...
+
+
 class LiveRun:
     """One run in this process.
 
     Attributes:
-        drafts: answers that are being streamed, by message id.
+        drafts: answers that are being streamed, by message id, and the output of running calls.
+        recovered_output: what calls of a dead process had put out, by call id.
         operations: tool calls that were started here, by call id.
         task: the agents' work.
         stopping: the work is being stopped: what ends now ends because of it.
         sealing: the ending is decided; what comes now is a late result.
+        is_resuming: the work goes on with what a dead process left.
         finished: set when the ending is durable, or this process gave the run up.
     """
 
@@ -68,12 +94,15 @@ class LiveRun:
         self.services, self.log, self.lease, self.config, self.run_id = services, log, lease, config, run_id
         self.run: RunState = log.state.run(run_id)
         self.journal = Journal(log, lease, run_id, services.app.hooks, self.check)
-        self.drafts: dict[str, LiveDraft] = {}
+        self.drafts: dict[str, Showable] = {}
+        self.recovered_output: dict[str, str] = {}
         self.operations: dict[str, Stoppable] = {}
         self.model_calls = 0
         self._recorded_before = self.run.llm_calls
+        self._signals = self.run.signal_seq
         self.error: BaseException | None = None
         self.task: asyncio.Task[None] | None = None
+        self.is_resuming = False
         self.stopping = False
         self.sealing = False
         self.finished = asyncio.Event()
@@ -100,31 +129,36 @@ class LiveRun:
         """The stop that was asked for: durable, or, where the store could not take it, known to this process only."""
         return self.run.cancel or self._local_stop
 
-    def stop_locally(self, cause: Cause, by: str = "runtime", reason: str = "") -> None:
+    def stop_locally(self, cause: Cause, by: str = "runtime", reason: str = "", scope: StopScope = "children") -> None:
         """Stop although the store cannot record the request: a stop always stops."""
         record_id, time = self.stamp()
         self._local_stop = CancelRequested(
-            id=record_id, time=time, run_id=self.run_id, cause=cause, by=by, reason=reason
+            id=record_id, time=time, run_id=self.run_id, cause=cause, by=by, reason=reason, scope=scope
         )
         self.wake.set()
 
-    async def request_stop(self, cause: Cause, by: str, reason: str = "") -> None:
+    async def request_stop(self, cause: Cause, by: str, reason: str = "", scope: StopScope = "children") -> None:
         """Ask for a stop, durably; where the store cannot take it, or takes too long, in this process."""
-        _, recorded = detach(ask_to_stop(self.services, self.log, self.run_id, cause, by=by, reason=reason))
+        asked = ask_to_stop(self.services, self.log, self.run_id, cause, by=by, reason=reason, scope=scope)
+        _, recorded = detach(asked)
         try:
             async with asyncio.timeout(_RECORD_STOP_SECONDS):
                 await recorded
         except TimeoutError:
             logger.warning("the stop of run %s is not recorded yet; stopping it all the same", self.run_id)
-            self.stop_locally(cause, by, reason)
+            self.stop_locally(cause, by, reason, scope)
         except StoreError:
             logger.exception("the stop of run %s could not be recorded; stopping it all the same", self.run_id)
-            self.stop_locally(cause, by, reason)
+            self.stop_locally(cause, by, reason, scope)
 
     def look(self) -> None:
-        """Wake the supervisor if a stop has come into the log, or the run's ending by another worker."""
+        """Take note of what has come into the log: a stop, the run's ending by another worker, news for a call."""
         if self.sealing or self.stopping:
             return
+        if self.run.signal_seq > self._signals:
+            self._signals = self.run.signal_seq
+            for operation in tuple(self.operations.values()):
+                operation.look()
         if self.run.ended is not None:
             self.stop_locally("lease_lost")
         elif self.stop_asked is not None:
@@ -192,7 +226,8 @@ class LiveRun:
     @property
     def stragglers(self) -> list[asyncio.Task[None]]:
         """What still works: tools and, if agents or callbacks swallow their cancellation, the agents' own task."""
-        tasks = [self.task, *(operation.task for operation in self.operations.values())]
+        at_work = (operation.task for operation in self.operations.values() if not operation.is_in_background)
+        tasks = [self.task, *at_work]
         return [task for task in tasks if task is not None and not task.done()]
 
     @property
@@ -202,7 +237,7 @@ class LiveRun:
 
     # --- drafts ---------------------------------------------------------------------------------------------------
 
-    def draft_grew(self, draft: LiveDraft) -> None:
+    def draft_grew(self, draft: Showable) -> None:
         """Show readers what is new of a draft, and see to it that it is saved soon: after 250 ms at the latest."""
         self.log.notify()
         if draft.wants_saving:
@@ -210,18 +245,19 @@ class LiveRun:
         elif self._save_timer is None:
             self._save_timer = asyncio.get_running_loop().call_later(SAVE_AFTER_SECONDS, self._save_drafts)
 
-    def forget_draft(self, draft: LiveDraft) -> None:
-        """The draft became a message, or its request failed."""
-        self.drafts.pop(draft.message_id, None)
+    def forget_draft(self, message_id: str) -> None:
+        """The draft became a message or a result, or its request failed."""
+        self.drafts.pop(message_id, None)
         if not self.drafts and self._save_timer is not None:
             self._save_timer.cancel()
             self._save_timer = None
 
     def keep_cut_drafts(self, author: str, branch: str) -> None:
         """An agent's request failed in mid-answer and the run goes on: what was seen of it is kept, marked as cut."""
-        for draft in [draft for draft in self.drafts.values() if (draft.author, draft.branch) == (author, branch)]:
-            self.forget_draft(draft)
-            self.stage(draft.cut_off("error", self.services.clock.time()))
+        for draft in tuple(self.drafts.values()):
+            if isinstance(draft, LiveDraft) and (draft.author, draft.branch) == (author, branch):
+                self.forget_draft(draft.message_id)
+                self.stage(draft.cut_off("error", self.services.clock.time()))
 
     def _save_drafts(self) -> None:
         if self._save_timer is not None:

@@ -129,7 +129,7 @@ async def _ask_with_retries(live: LiveRun, agent: LlmAgent, ctx: AgentContext, r
         except ModelError as error:
             live.check()
             if draft.is_empty:
-                live.forget_draft(draft)
+                live.forget_draft(draft.message_id)
             if not (error.retryable and retries > 0 and draft.is_empty):
                 raise
             wanted = error.retry_after_seconds
@@ -150,7 +150,7 @@ async def _stream(live: LiveRun, agent: LlmAgent, draft: LiveDraft) -> Message:
                 live.draft_grew(draft)
     live.check()
     answer = draft.assembler.finish()
-    live.forget_draft(draft)
+    live.forget_draft(draft.message_id)
     live.drafts[draft.message_id] = draft  # until it is staged: a stop in a callback must not lose it
     end = answer.end
     return Message(

@@ -5,18 +5,38 @@ from __future__ import annotations
 import asyncio
 
 from heaveto.core.close import Ending, close_run
+from heaveto.core.reopen import reopen_run
 from heaveto.errors import LogMovedError, RunCancelled, RunnerClosedError
-from heaveto.events.contents import Content
+from heaveto.events.contents import Content, text_of
 from heaveto.events.records import Record, RunStarted, StateChanged
 from heaveto.runner.failure import info_of
 from heaveto.runner.hooks import ask
 from heaveto.runner.host import AgentHost
+from heaveto.runner.services import logger
 from heaveto.runner.stops import carried_run
 from heaveto.runner.ticket import Ticket
 
 
+async def reopen(live: AgentHost) -> bool:
+    """Record the next attempt of a run whose process died. Return whether there is work to do: no stop came first."""
+    drafts = await live.services.store.drafts(live.key, live.run_id)
+    logger.warning("session %s: run %s goes on, whose process died", live.key, live.run_id)
+    live.recovered_output = {draft.call_id: text_of(draft.parts) for draft in drafts if draft.call_id}
+    while live.run.cancel is None and live.run.ended is None:
+        batch = reopen_run(live.run, drafts, stamp=live.stamp, tree_hash=live.services.app.tree_hash)
+        try:
+            await live.journal.write_first(batch, expect=live.log.state.last_seq, guard=None)
+            live.is_resuming = True
+            return True
+        except LogMovedError:
+            await live.log.refresh()
+    return False
+
+
 async def open_run(live: AgentHost, ticket: Ticket) -> bool:
     """Record the start; or, where it will not run, the end. Return whether there is work to do."""
+    if ticket.trigger == "recovery":
+        return await reopen(live)
     while live.run.ended is None:
         last_seq, waits = live.log.state.last_seq, ticket.run_id in live.log.state.queue
         batch = await _opening(live, ticket)
@@ -75,7 +95,7 @@ def _started(live: AgentHost, ticket: Ticket, content: Content) -> list[Record]:
     agent = app.agent_at(active) if active else app.root_agent
     started = RunStarted(
         id=record_id, time=time, run_id=ticket.run_id, input=content, trigger=ticket.trigger, agent=agent.path,
-        tree_hash=app.tree_hash, limits=ticket.config.limits,
+        tree_hash=app.tree_hash, limits=ticket.config.limits, settings=ticket.config.settings,
     )  # fmt: skip
     # What was queued has its delta in the log, that of merged messages included.
     delta = live.run.state_delta or ticket.recorded_delta

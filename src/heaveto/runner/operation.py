@@ -1,174 +1,369 @@
-"""One started tool call: its work, what a stop does to it, and its one settlement."""
+"""A started call, from its first attempt to its one settlement, and past it where its outcome comes late.
+
+proposed ──► started ──► settled: succeeded, failed, cancelled
+              │   ▲  └──► settled: unknown ───► late: its real outcome
+              └───┘  └──► settled: detached ──► late: its outcome
+           a further attempt
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from heaveto.agents.base import BaseAgent
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
-from heaveto.core.close import Work
-from heaveto.errors import GuardTakenError, NotSerializableError, RunCancelled, StaleLeaseError, ToolFatalError
+from heaveto.core.close import Work, output_response
+from heaveto.core.gate import Key, SlotRequest
+from heaveto.errors import (
+    InDoubtError,
+    NotSerializableError,
+    RunCancelled,
+    StaleLeaseError,
+    ToolFatalError,
+    ToolTimeoutError,
+)
 from heaveto.events.contents import FunctionCall, Json
-from heaveto.events.records import CallProgress, CallSettled, CallStarted, CallStatus, Cause, Record, StateChanged
-from heaveto.runner.blocking import run_in_thread
-from heaveto.runner.failure import message_of
+from heaveto.events.records import (
+    Answered,
+    CallSettled,
+    CallStarted,
+    CallStatus,
+    Cause,
+    Record,
+    StateChanged,
+)
+from heaveto.runner.attempt import Attempt
+from heaveto.runner.failure import info_of, message_of
+from heaveto.runner.insist import insist
+from heaveto.runner.late import record_late
 from heaveto.runner.live import LiveRun
+from heaveto.runner.output import CallOutput
+from heaveto.runner.results import recorded_result
 from heaveto.runner.services import logger
-from heaveto.stores.base import Guard
-from heaveto.tools.base import Tool, ToolContext, end_context
-from heaveto.tools.response import to_response
+from heaveto.tools.base import Tool
 
 
-class EndedCall:
-    """What is behind the context of a call that has ended: it knows whether the call was stopped, and does nothing."""
-
-    def __init__(self, run_id: str, cause: Cause | None) -> None:
-        self._run_id = run_id
-        self.cancelled: Cause | None = cause
-
-    def on_cancel(self, hook: Callable[[], None]) -> None:
-        if self.cancelled is not None:
-            hook()
-
-    async def progress(self, value: Json) -> None:
-        self._refuse()
-
-    def progress_from_thread(self, value: Json) -> None:
-        self._refuse()
-
-    async def cancel_run(self, by: str, reason: str) -> None:
-        self._refuse()
-
-    async def run_agent(self, agent: BaseAgent, task: str) -> str:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise RunCancelled(self._run_id, self.cancelled or "lease_lost")
+class _LeftBehindError(Exception):
+    """The attempt could not be stopped within the grace, and works on."""
 
 
 class ToolOperation:
-    """A call from its start to its settlement. Implements the run's side of `ToolContext`."""
+    """A call from its start to its settlement.
+
+    Attributes:
+        args: the arguments in force; `bound` is what the tool gets of them.
+        released: resolved when nothing of the run has to wait for the call any more: it is settled, or in the
+            background.
+        in_doubt: a dead process had started the call, and its tool has not told yet what became of that.
+        fatal: what fails the run once this call is settled: the tool's wish, or the error of a callback behind it.
+        stop_cause: why the call was asked to stop, with its run or alone.
+    """
 
     def __init__(
-        self, live: LiveRun, agent: LlmAgent, ctx: AgentContext, call: FunctionCall, tool: Tool, bound: dict[str, Any]
+        self,
+        live: LiveRun,
+        agent: LlmAgent,
+        ctx: AgentContext,
+        call: FunctionCall,
+        tool: Tool,
+        bound: dict[str, Any],
+        args: dict[str, Json],
+        *,
+        probe: bool = False,
     ) -> None:
-        self.live, self.agent, self.agent_ctx, self.call, self.tool, self._bound = live, agent, ctx, call, tool, bound
-        known = live.session.calls.get(call.call_id)
-        self.attempt = (known.attempt if known is not None else 0) + 1
-        self._state = live.state_view()
-        self._loop = asyncio.get_running_loop()
-        self.ctx = ToolContext(
-            host=self,
-            call_id=call.call_id,
-            idempotency_key=f"{live.run_id}:{call.call_id}",
-            attempt=self.attempt,
-            state=self._state,
-            agent=agent.name,
-            branch=ctx.branch,
-            run_id=live.run_id,
-            session=live.key,
-            last_progress=known.progress if known is not None else None,
-        )
+        self.live, self.agent, self.agent_ctx, self.call, self.tool = live, agent, ctx, call, tool
+        self.bound, self.args = bound, args
+        self._known = known = live.session.calls.get(call.call_id)
+        done = known.attempt if known is not None else 0
+        self.attempt = Attempt(self, done if probe else done + 1, known.progress if known is not None else None)
+        self.in_doubt = probe
         self.task: asyncio.Task[None] | None = None
+        self.released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.fatal: Exception | None = None
-        """What fails the run once this call is settled: the tool's wish, or the error of a callback behind it."""
+        self.saves = itertools.count()
+        self._slots: SlotRequest | None = None
         self._stop_cause: Cause | None = None
-        self._worked = False
-        self._interrupted = False
+        self._run_cause: Cause | None = None
+        """Why it was asked to stop together with its run, which settles it then."""
+        self._news = asyncio.Event()
+        self._answer: asyncio.Future[Answered] | None = None
         self._stopped = False
-        self._cancel_hooks: list[Callable[[], None]] = []
+        self._failed_attempts = 0
+        self._last_error: Exception | None = None
+        self._left: list[asyncio.Future[Any]] = []
+        self._unwatch: Callable[[], None] | None = None
+
+    @property
+    def call_id(self) -> str:
+        return self.call.call_id
 
     # --- its life -------------------------------------------------------------------------------------------------
 
     def started(self) -> CallStarted:
-        """Return the record that must be durable before `start`."""
+        """Return the record that must be durable before the attempt begins."""
         record_id, time = self.live.stamp()
+        error = self._last_error
         return CallStarted(
-            id=record_id, time=time, run_id=self.live.run_id, call_id=self.call.call_id, name=self.tool.name,
-            attempt=self.attempt, idempotency_key=self.ctx.idempotency_key, replay=self.tool.replay,
+            id=record_id, time=time, run_id=self.live.run_id, call_id=self.call_id, name=self.tool.name,
+            attempt=self.attempt.number, idempotency_key=self.attempt.ctx.idempotency_key, replay=self.tool.replay,
+            args=None if self.args == self.call.args else self.args, owner=self.live.services.store.owner,
+            previous=None if error is None else info_of(error),
         )  # fmt: skip
 
-    def start(self) -> asyncio.Task[None]:
-        """Begin the work; the task ends when the call is settled, or was stopped."""
-        self.task = asyncio.create_task(self._carry(), name=f"heaveto call {self.tool.name} {self.call.call_id}")
+    def start(self) -> None:
+        """Begin the work. `released` tells when nothing has to wait for it any more."""
+        self.task = asyncio.create_task(self._carry(), name=f"heaveto call {self.tool.name} {self.call_id}")
         # Looked at: after a stop nobody asks any more for the end of what could not be stopped in time.
         self.task.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return self.task
 
     async def _carry(self) -> None:
         try:
             await self._settle()
         finally:
-            # A context that a tool keeps must not keep the run alive.
-            end_context(self.ctx, EndedCall(self.live.run_id, self.cancelled))
+            self.attempt.end()
+            self._release()
+            if self._unwatch is not None:
+                self._unwatch()
+                self.live.services.background_calls.pop(self.call_id, None)
+
+    def _release(self) -> None:
+        if not self.released.done():
+            self.released.set_result(None)
+        self.leave_line()
+
+    # --- its place among the calls that run at the same time ------------------------------------------------------
+
+    def enter_at_once(self) -> bool:
+        """Take a place if one is free, or none is needed."""
+        self._slots = self._wanted()
+        if self._slots is None:
+            return True
+        if not self.live.services.gate.enter_at_once(self._slots):
+            self._slots = None
+            return False
+        return True
+
+    async def enter_line(self) -> None:
+        """Wait for a place. Returns without one if the call is stopped meanwhile."""
+        wanted = self._wanted()
+        if wanted is None:
+            return
+        entry = asyncio.ensure_future(self.live.services.gate.enter(wanted))
+        entry.add_done_callback(lambda _: self._news.set())
+        self._slots = wanted
+        try:
+            while not entry.done() and self.stop_cause is None:
+                self._news.clear()
+                await self._news.wait()
+        finally:
+            if not entry.done():
+                entry.cancel()
+
+    def leave_line(self) -> None:
+        """Give the place back, or stop waiting for one. Idempotent."""
+        if self._slots is not None:
+            self.live.services.gate.leave(self._slots.ref)
+            self._slots = None
+
+    def _wanted(self) -> SlotRequest | None:
+        app, user = self.live.services.app, self.live.key.user
+        limits: dict[Key, int | None] = {
+            ("app",): app.max_concurrent_calls,
+            ("user", user): app.max_concurrent_calls_per_user,
+            ("tool", self.tool.name): self.tool.max_concurrency,
+        }
+        slots = {key: limit for key, limit in limits.items() if limit is not None}
+        if not slots:
+            return None
+        # A call of an agent that works as a tool is inside that tool's call: its branch tells.
+        inside = tuple((self.live.run_id, part.split(".")[0]) for part in self.agent_ctx.branch.split("@")[1:])
+        return SlotRequest(self.live.run_id, self.call_id, user, slots, inside)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
         settled = await self._outcome()
-        if self.live.sealing:
-            await self._record_late(settled or self._settlement("cancelled", None, self.cancelled))
+        if self.live.sealing or self.is_in_background:
+            await self._record_late(settled or self.settlement("cancelled", None, self.stop_cause))
         elif settled is None:
-            self._stopped = True
+            self._stopped = True  # the ending of its run settles it
         else:
             try:
                 await self.live.journal.record_fact([settled, *self._consequences()])
             except StaleLeaseError:
                 # Another worker has closed the run, with this call as unknown: here is what became of it (P2).
-                self.live.services.spawn(self._record_late(settled), f"late result of call {self.call.call_id}")
+                self.live.services.spawn(self._record_late(settled), f"late result of call {self.call_id}")
                 raise
+            self.live.forget_draft(self.output_key)
             await self.live.journal.tell()
 
     async def _outcome(self) -> CallSettled | None:
-        """Do the work; return how it ended, or None if the stop ended it.
+        """Do the work, as often as it takes; return how it ended, or None if the stop of the run ended it.
 
         What a stop did is judged by the stop, not by the kind of exception (F35): a value that comes from an
-        interrupted coroutine is kept, but the call counts as cancelled.
+        interrupted coroutine is kept, but the call counts as stopped.
         """
         try:
-            response = to_response(await self._work())
+            if self.in_doubt and (found := await self._probe()) is not None:
+                return found
+            settled: CallSettled | None
+            while True:
+                try:
+                    value = await self._perform()
+                except _LeftBehindError:
+                    settled = await self._left_behind()
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:  # noqa: BLE001 - an edge: the tool's own code
+                    settled = await self._raised(error)
+                else:
+                    return await self._returned(value)
+                if settled is not _AGAIN:
+                    return settled
         except ToolFatalError as error:
             self.fatal = error
-            return self._settlement("failed", {"error": message_of(error)})
+            return self.settlement("failed", {"error": message_of(error)})
+
+    async def _perform(self) -> Any:
+        """Let the attempt work to its end, or as long as it may.
+
+        Raises:
+            _LeftBehindError: it goes on beyond the grace.
+            BaseException: what the tool raised.
+        """
+        attempt = self.attempt
+        work = attempt.probe() if self.in_doubt else attempt.begin()
+        work.add_done_callback(lambda _: self._news.set())
+        limit = self.tool.timeout_seconds
+        timer = asyncio.create_task(self._time_out(attempt, limit)) if limit is not None else None
+        try:
+            while not work.done() and not self._is_cut:
+                self._news.clear()
+                try:
+                    await self._news.wait()
+                except asyncio.CancelledError:  # the event loop shuts down: the tool is told, and waited for
+                    attempt.interrupt(self.stop_cause or "shutdown")
+            if not work.done():
+                await self._cut_short(attempt, work)
+        finally:
+            if timer is not None:
+                timer.cancel()
+        if work.done():
+            return work.result()
+        raise _LeftBehindError
+
+    async def _time_out(self, attempt: Attempt, seconds: float) -> None:
+        await self.live.services.clock.sleep(seconds)
+        if attempt.stop_cause is None and attempt.work is not None and not attempt.work.done():
+            attempt.interrupt("timeout")
+            self._news.set()
+
+    @property
+    def _is_cut(self) -> bool:
+        """Whether this one call is to end, although its run goes on."""
+        return self.attempt.stop_cause == "timeout" or self._stop_cause is not None
+
+    async def _cut_short(self, attempt: Attempt, work: asyncio.Future[Any]) -> None:
+        cause = self._stop_cause or "timeout"
+        if self.tool.on_cancel == "abandon":
+            attempt.interrupt(cause)
+            return
+        await insist(
+            lambda: attempt.interrupt(cause),
+            lambda: [] if work.done() else [work],
+            clock=self.live.services.clock,
+            seconds=self.live.config.cancel_grace_seconds,
+            cancelled=lambda: None,
+        )
+
+    # --- how an attempt ended -------------------------------------------------------------------------------------
+
+    async def _returned(self, value: Any) -> CallSettled:
+        try:
+            response = await recorded_result(value, self.tool, self.call_id, self.live)
         except NotSerializableError as error:
-            return self._settlement(
-                "failed", {"error": f"The tool ran, but its result cannot be recorded: {message_of(error)}"}
-            )
-        except Exception as error:  # noqa: BLE001 - an edge: the tool's own code
-            return await self._failed(error)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as signal:  # noqa: BLE001 - a signal of any kind ends this call, never the run
+            told = f"The tool ran, but its result cannot be recorded: {message_of(error)}"
+            return self.settlement("failed", {"error": told})
+        if self.attempt.interrupted:
+            return self.settlement("cancelled", response, self.attempt.stop_cause)
+        replaced = await self._ask("after_tool", self.agent.after_tool_callbacks, response)
+        return self.settlement("succeeded", response if replaced is None else replaced)
+
+    async def _raised(self, error: BaseException) -> CallSettled | None:
+        """Say how a call ends whose attempt raised; `_AGAIN` if it has another one."""
+        if isinstance(error, ToolFatalError):
+            raise error
+        if not isinstance(error, Exception):
             # An event loop that shuts down cancels all tasks at once: the supervisor's turn to say so comes first.
             await asyncio.sleep(0)
-            return await self._failed(RuntimeError(f"the tool ended itself with {type(signal).__name__}"))
-        if self._interrupted:
-            return self._settlement("cancelled", response, cause=self._stop_cause)
-        replaced = await self._ask("after_tool", self.agent.after_tool_callbacks, response)
-        return self._settlement("succeeded", response if replaced is None else replaced)
+        if self._stops_with_run:
+            return None
+        if self._stop_cause is not None:
+            return self.settlement("cancelled", self._put_out(), self._stop_cause)
+        if self.attempt.stop_cause == "timeout":
+            return await self._timed_out()
+        if not isinstance(error, Exception):
+            error = RuntimeError(f"the tool ended itself with {type(error).__name__}")
+        if await self._prepare_again(error):
+            return _AGAIN
+        if self.stop_cause is not None:  # the stop came in a pause: what is known is how the attempt failed
+            return self._failure(error)
+        return await self.failed(error)
 
-    async def _work(self) -> Any:
+    async def _timed_out(self) -> CallSettled:
+        error = ToolTimeoutError(self.tool.name, self.tool.timeout_seconds or 0)
+        if await self._prepare_again(error):
+            return _AGAIN
+        given = await self._ask("on_tool_error", self.agent.on_tool_error_callbacks, error)
+        if given is not None:
+            return self.settlement("succeeded", given)
+        return self.settlement("cancelled", self._put_out(), "timeout")
+
+    async def _left_behind(self) -> CallSettled:
+        """The attempt goes on, fenced. What becomes of it counts only if no other attempt comes after it."""
+        attempt, cause = self.attempt, self._stop_cause or "timeout"
+        assert attempt.work is not None
+        self._left.append(attempt.work)
+        attempt.end()
+        if cause == "timeout":
+            error = ToolTimeoutError(self.tool.name, self.tool.timeout_seconds or 0)
+            if await self._prepare_again(error):
+                return _AGAIN
+        self.live.services.spawn(self._await_left(attempt.work), f"call {self.call_id} of {self.tool.name}")
+        return self.settlement("unknown", self._put_out(), cause)
+
+    async def _await_left(self, work: asyncio.Future[Any]) -> None:
+        """Record what became of the last attempt, which could not be stopped."""
+        await asyncio.wait({work})
+        if self.task is not None and not self.task.done():
+            await asyncio.wait({self.task})
         try:
-            if self.tool.blocking:
-                return await run_in_thread(
-                    lambda: self.tool.run_blocking(self._bound, self.ctx), name=f"heaveto tool {self.tool.name}"
-                )
-            return await self.tool.run(self._bound, self.ctx)
-        finally:
-            self._worked = True
+            value = work.result()
+            response = await recorded_result(value, self.tool, self.call_id, self.live)
+            settled = self.settlement("cancelled" if self.attempt.interrupted else "succeeded", response)
+        except BaseException:  # noqa: BLE001 - however it ended: it ended after it was told to stop
+            settled = self.settlement("cancelled", None, self.attempt.stop_cause)
+        self.attempt.state.take_delta()  # what it set since it was fenced is not recorded
+        await self._record_late(settled)
 
-    async def _failed(self, error: Exception) -> CallSettled | None:
-        """Return how a call that raised is settled. A stop that was asked for counts before it is delivered."""
-        if self.cancelled is not None:
+    async def failed(self, error: Exception) -> CallSettled | None:
+        """Return how a call that failed is settled. A stop that was asked for counts before it is delivered."""
+        if self._stops_with_run:
             return None
         given = await self._ask("on_tool_error", self.agent.on_tool_error_callbacks, error)
         if given is not None:
-            return self._settlement("succeeded", given)
+            return self.settlement("succeeded", given)
         logger.info("tool %s raised", self.tool.name, exc_info=error)
-        return self._settlement("failed", {"error": f"{type(error).__name__}: {message_of(error)}"})
+        return self._failure(error)
+
+    def _failure(self, error: Exception) -> CallSettled:
+        told: dict[str, Json] = {"error": f"{type(error).__name__}: {message_of(error)}"}
+        return self.settlement("unknown" if isinstance(error, InDoubtError) else "failed", told)
 
     async def _ask(
         self, point: Literal["after_tool", "on_tool_error"], own: Sequence[Callable[..., Any]], outcome: object
@@ -179,76 +374,218 @@ class ToolOperation:
         fails the run once the call is settled.
         """
         hooks = self.live.services.app.hooks
-        if self.cancelled is not None or not (own or hooks.at(point)):
+        if self.stop_cause is not None or not (own or hooks.at(point)):
             return None
         try:
-            given: dict[str, Json] | None = await hooks.first(point, own, self.tool, self.call.args, self.ctx, outcome)
+            given: dict[str, Json] | None = await hooks.first(
+                point, own, self.tool, self.args, self.attempt.ctx, outcome
+            )
             return given
         except Exception as error:  # noqa: BLE001 - raised again when the call is settled
             self.fatal = error
         except KeyboardInterrupt:
             raise
         except BaseException as signal:  # noqa: BLE001 - whatever it signals, the call keeps its outcome
-            if self.cancelled is None:
+            if self.stop_cause is None:
                 self.fatal = RuntimeError(f"a callback {point} ended itself with {type(signal).__name__}")
         return None
 
-    def _settlement(
+    # --- further attempts -----------------------------------------------------------------------------------------
+
+    async def _prepare_again(self, error: Exception) -> bool:
+        """Make a further attempt ready if the tool allows one: after its pause, and never after a stop (F152)."""
+        self._failed_attempts += 1
+        retry = self.tool.retry
+        pause = retry.pause(self._failed_attempts, error) if retry is not None else None
+        if pause is None or self.tool.replay == "never" or self.stop_cause is not None:
+            return False
+        self._last_error = error
+        logger.info("tool %s failed in attempt %d; trying again", self.tool.name, self.attempt.number, exc_info=error)
+        return await self._pause(pause) and await self._begin_next()
+
+    async def _pause(self, seconds: float) -> bool:
+        """Wait; return False if a stop came."""
+        timer = asyncio.ensure_future(self.live.services.clock.sleep(seconds))
+        timer.add_done_callback(lambda _: self._news.set())
+        try:
+            while not timer.done() and self.stop_cause is None:
+                self._news.clear()
+                await self._news.wait()
+        except asyncio.CancelledError:
+            if self.stop_cause is None:
+                raise
+        finally:
+            timer.cancel()
+        return self.stop_cause is None
+
+    async def _begin_next(self) -> bool:
+        known = self.live.session.calls.get(self.call_id)
+        self.attempt.end()
+        self.attempt = Attempt(self, self.attempt.number + 1, known.progress if known is not None else None)
+        try:
+            await self.live.journal.commit(self._next_start)
+        except RunCancelled:
+            return False
+        await self.live.journal.tell()
+        return self.stop_cause is None
+
+    def _next_start(self) -> list[Record]:
+        self.look()
+        return [] if self.stop_cause is not None else [self.started()]
+
+    async def _probe(self) -> CallSettled | None:
+        """Ask the tool what an earlier attempt did; None if it did nothing, and the call is executed now."""
+        told: dict[str, Json] | None = None
+        try:
+            found = await self._perform()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - an edge: the tool's own code, or a stop
+            if isinstance(error, Exception) and not isinstance(error, _LeftBehindError):
+                logger.warning("tool %s cannot tell what call %s did", self.tool.name, self.call_id, exc_info=error)
+                told = {"probe_error": f"{type(error).__name__}: {message_of(error)}"}
+            return self.settlement("unknown", told, "crash")
+        self.in_doubt = False
+        if found is not None:
+            return await self._returned(found)
+        return None if await self._begin_next() else self.settlement("unknown", None, "crash")
+
+    # --- its records ----------------------------------------------------------------------------------------------
+
+    def settlement(
         self, status: CallStatus, response: dict[str, Json] | None, cause: Cause | None = None
     ) -> CallSettled:
+        """Return the record that settles the call."""
         record_id, time = self.live.stamp()
+        ctx = self.attempt.ctx
         return CallSettled(
-            id=record_id, time=time, run_id=self.live.run_id, call_id=self.call.call_id, name=self.tool.name,
-            status=status, response=response, cause=cause, late=self.live.sealing, end_turn=self.ctx.end_turn,
-            escalate=self.ctx.escalate,
+            id=record_id, time=time, run_id=self.live.run_id, call_id=self.call_id, name=self.tool.name,
+            status=status, response=response, cause=cause, late=self.live.sealing or self.is_in_background,
+            end_turn=ctx.end_turn, escalate=ctx.escalate,
         )  # fmt: skip
+
+    def _put_out(self) -> dict[str, Json] | None:
+        draft = self.live.drafts.get(self.output_key)
+        return output_response(draft.text) if isinstance(draft, CallOutput) else None
 
     def _consequences(self) -> list[Record]:
         """What is recorded together with the result: the state that the tool set, the agent it hands over to."""
         records = self._state_changes()
-        target = self.agent.root.find(
-            self.ctx.transfer_to_agent or ""
-        )  # an agent that works as a tool has its own tree
+        # An agent that works as a tool has its own tree.
+        target = self.agent.root.find(self.attempt.ctx.transfer_to_agent or "")
         if target is not None:
             records.append(self.agent_ctx.transferred(target))
         return records
 
     def _state_changes(self) -> list[Record]:
-        delta = self._state.take_delta()
+        delta = self.attempt.state.take_delta()
         if not delta:
             return []
         record_id, time = self.live.stamp()
         return [StateChanged(id=record_id, time=time, run_id=self.live.run_id, delta=delta, author=self.agent.name)]
 
     async def _record_late(self, settled: CallSettled) -> None:
-        """The run has ended: the result is recorded from the side, and told to the model at the next turn."""
-        await self.live.finished.wait()
-        late = replace(self._settlement(settled.status, settled.response, settled.cause), late=True)
-        try:
-            await self.live.log.append(
-                [late, *self._state_changes()], token=None, guard=Guard(f"late:{self.call.call_id}", late.id)
-            )
-        except GuardTakenError:
-            logger.warning("call %s was settled late before", self.call.call_id)
+        """Record from the side what became of the call, which was settled before; it is told at the next chance."""
+        if self.live.sealing:
+            await self.live.finished.wait()
+        late = replace(settled, late=True)
+        if await record_late(self.live.services, self.live.log, late, self._state_changes()):
+            self.live.services.kick(self.live.key)
 
     async def replaced(self, response: dict[str, Json]) -> list[Record]:
         """Return the records of a call whose result a callback gave: the tool is not executed."""
         replaced = await self._ask("after_tool", self.agent.after_tool_callbacks, response)
-        return [self._settlement("succeeded", response if replaced is None else replaced), *self._consequences()]
+        return [self.settlement("succeeded", response if replaced is None else replaced), *self._consequences()]
 
     async def refused(self, error: Exception) -> list[Record]:
         """Return the settlement of a call whose before-tool callback raised: the tool is not executed."""
         if isinstance(error, ToolFatalError):
             self.fatal = error
-            return [self._settlement("failed", {"error": message_of(error)})]
-        settled = await self._failed(error)
+            return [self.settlement("failed", {"error": message_of(error)})]
+        settled = await self.failed(error)
         return [settled] if settled is not None else []
+
+    async def record_aside(self, record: Record) -> None:
+        """Record something that the tool says while it works.
+
+        Raises:
+            RunCancelled: the run has ended: nothing but late results may follow.
+        """
+        if self.is_in_background and self.live.sealing:
+            await self.live.finished.wait()
+            await self.live.log.append([record], token=None)
+        elif self.live.sealing:
+            raise RunCancelled(self.live.run_id, self.stop_cause or "lease_lost")
+        else:
+            await self.live.journal.record_fact([record])
+
+    # --- what it puts out -----------------------------------------------------------------------------------------
+
+    @property
+    def output_key(self) -> str:
+        return f"output:{self.call_id}"
+
+    def put_out(self, piece: Json) -> None:
+        """Show a piece of its output, and keep it."""
+        draft = self.live.drafts.get(self.output_key)
+        if draft is None:
+            draft = self.live.drafts[self.output_key] = CallOutput(
+                run_id=self.live.run_id, call_id=self.call_id, author=self.agent.name, branch=self.agent_ctx.branch
+            )
+        assert isinstance(draft, CallOutput)
+        draft.put(piece)
+        self.live.draft_grew(draft)
+
+    # --- questions, and going into the background -----------------------------------------------------------------
+
+    async def answer(self) -> Answered:
+        """Wait for the answer to the question that was recorded."""
+        known = self.live.session.calls.get(self.call_id)
+        if known is not None and known.answer is not None:
+            return known.answer
+        self._answer = asyncio.get_running_loop().create_future()
+        return await self._answer
+
+    async def detach(self, response: dict[str, Json] | None) -> None:
+        """Answer the call now, and let it work on; a call in the background already stays there."""
+        if not self.is_in_background:
+            await self.record_aside(self.settlement("detached", response))
+            self.look()
+
+    @property
+    def is_in_background(self) -> bool:
+        return self._unwatch is not None
+
+    def look(self) -> None:
+        """Take note of what came for this call: a stop, an answer, its move into the background."""
+        known = self.live.session.calls.get(self.call_id) or self._known
+        self._known = known
+        if known is None or (self.task is not None and self.task.done()):
+            return
+        if known.is_in_background and not self.is_in_background:
+            self._unwatch = self.live.log.watch(self.look)
+            self.live.services.background_calls[self.call_id] = self
+            self._release()
+        if known.cancel is not None:
+            self.cut(known.cancel.cause)
+        if known.answer is not None and self._answer is not None and not self._answer.done():
+            self._answer.set_result(known.answer)
 
     # --- stops ----------------------------------------------------------------------------------------------------
 
     @property
+    def stop_cause(self) -> Cause | None:
+        stop = self.live.stop_asked if not self.is_in_background else None
+        return self._stop_cause or self._run_cause or (stop.cause if stop is not None else None)
+
+    @property
+    def _stops_with_run(self) -> bool:
+        """Whether the ending of its run says what became of it; a stop that was asked for counts before it comes."""
+        return not self.is_in_background and (self._run_cause is not None or self.live.stop_asked is not None)
+
+    @property
     def is_awaited(self) -> bool:
-        """Whether a stop waits for it."""
+        """Whether a stop of the run waits for it."""
         return self.task is not None and not self.task.done() and self.tool.on_cancel != "abandon"
 
     @property
@@ -256,58 +593,31 @@ class ToolOperation:
         """What became of it, for the stop report; None if nobody knows."""
         if self.task is None:
             return "not_started"
-        if self._stopped or self.task.cancelled():
-            return "stopped"
-        return None if self.task.done() else "still_running"
+        if any(not left.done() for left in self._left) or not self.task.done():
+            return "still_running"
+        if self.in_doubt:
+            return None
+        return "stopped" if self._stopped or self.task.cancelled() else None
 
-    def ask_to_stop(self, cause: Cause) -> None:
-        """Tell the tool, and interrupt it if that is its way. Called again, it interrupts again."""
+    def cut(self, cause: Cause) -> None:
+        """Stop this one call; its run goes on."""
         if self._stop_cause is None:
             self._stop_cause = cause
-            hooks, self._cancel_hooks = self._cancel_hooks, []
-            for hook in hooks:
-                self._call_hook(hook)
-        if self.task is None:
+            self._news.set()
+
+    def ask_to_stop(self, cause: Cause) -> None:
+        """Stop it together with its run. Called again, it interrupts again."""
+        if self.is_in_background:
+            self.cut(cause)
+        self._run_cause = self._run_cause or cause
+        self._news.set()
+        if self.task is None or self.task.done():
             return
-        if self._worked:
+        if self.attempt.work is None or self.attempt.work.done():
             self.task.cancel()  # callbacks behind the tool do not hold up a stop, whatever the tool's own way
-        elif not self.tool.blocking and self.tool.on_cancel == "cancel":
-            self._interrupted = self.task.cancel() or self._interrupted
-
-    def _call_hook(self, hook: Callable[[], None]) -> None:
-        try:
-            hook()
-        except KeyboardInterrupt:
-            raise
-        except BaseException:  # noqa: BLE001 - a hook's fault, or its own `raise_if_cancelled`, must not hold up the stop
-            logger.exception("an on_cancel hook of tool %s failed", self.tool.name)
-
-    # --- what the tool asks for -----------------------------------------------------------------------------------
-
-    @property
-    def cancelled(self) -> Cause | None:
-        stop = self.live.stop_asked
-        return self._stop_cause or (stop.cause if stop is not None else None)
-
-    def on_cancel(self, hook: Callable[[], None]) -> None:
-        if self._stop_cause is not None:
-            self._call_hook(hook)
         else:
-            self._cancel_hooks.append(hook)
+            self.attempt.interrupt(cause)
 
-    async def progress(self, value: Json) -> None:
-        if self.live.sealing:
-            raise RunCancelled(self.live.run_id, self.cancelled or "lease_lost")  # nothing but late results may follow
-        record_id, time = self.live.stamp()
-        await self.live.journal.record_fact(
-            [CallProgress(id=record_id, time=time, run_id=self.live.run_id, call_id=self.call.call_id, value=value)]
-        )
 
-    def progress_from_thread(self, value: Json) -> None:
-        asyncio.run_coroutine_threadsafe(self.progress(value), self._loop).result()
-
-    async def cancel_run(self, by: str, reason: str) -> None:
-        await self.live.request_stop("user", by, reason)
-
-    async def run_agent(self, agent: BaseAgent, task: str) -> str:
-        return await self.agent_ctx.host.run_task(agent, f"{self.agent_ctx.branch}@{self.call.call_id}", task)
+_AGAIN = CallSettled(id="", time=0, call_id="", status="unknown")
+"""Stands for: not settled, there is another attempt."""

@@ -6,20 +6,27 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from heaveto.core.close import report_of
 from heaveto.core.status import RunStatus
 from heaveto.errors import RunFailedError, RunStoppedError
 from heaveto.events.contents import text_of
-from heaveto.events.records import Cause, Delta, Message, Record, RunEnded, SessionKey, StopReport
+from heaveto.events.records import Cause, Delta, Message, Record, RunEnded, SessionKey, StopReport, StopScope
 
 if TYPE_CHECKING:
     from heaveto.runner.lane import Lane
     from heaveto.runner.ticket import Ticket
 
 StreamItem: TypeAlias = Record | Delta
-Canceller: TypeAlias = Callable[[str, SessionKey, Cause, str, str], Coroutine[Any, Any, StopReport]]
+
+
+class Canceller(Protocol):
+    """How a handle stops its run."""
+
+    def __call__(
+        self, run_id: str, key: SessionKey, cause: Cause, by: str, reason: str, scope: StopScope = "children"
+    ) -> Coroutine[Any, Any, StopReport]: ...
 
 
 class Run:
@@ -93,13 +100,15 @@ class Run:
         with suppress(RuntimeError):  # the loop is closed, and with it everything that the run did
             self._loop.call_soon_threadsafe(begin)
 
-    async def cancel(self, *, cause: Cause = "user", by: str = "", reason: str = "") -> StopReport:
-        """Stop the run and return what the stop found, when all of it is durable (P3).
+    async def cancel(
+        self, *, cause: Cause = "user", by: str = "", reason: str = "", scope: StopScope = "children"
+    ) -> StopReport:
+        """Stop the run and return what the stop found, when all of it is durable (P3). `scope` as in `Runner.cancel`.
 
         Idempotent: on a run that has ended it returns that run's report. From code that the run itself carries, such
         as a tool, it returns as soon as the request is durable, and does not wait for itself.
         """
-        return await self._cancel(self.run_id, self.session, cause, by, reason)
+        return await self._cancel(self.run_id, self.session, cause, by, reason, scope)
 
     def _ended(self) -> RunEnded | None:
         return self._lane.log.state.run(self.run_id).ended
@@ -225,9 +234,8 @@ class RecordReader:
         self._position = len(records)
         if self._deltas and not self._over and lane.live is not None and lane.live.run_id == self._run.run_id:
             for draft in lane.live.drafts.values():
-                shown = self._shown.get(draft.message_id, 0)
-                self._ready.extend(draft.deltas[shown:])
-                self._shown[draft.message_id] = len(draft.deltas)
+                pieces, self._shown[draft.message_id] = draft.since(self._shown.get(draft.message_id, 0))
+                self._ready.extend(pieces)
 
     async def aclose(self) -> None:
         """End the reading. The run goes on."""

@@ -18,8 +18,11 @@ import msgspec
 
 from heaveto.agents.base import BaseAgent
 from heaveto.agents.llm import LlmAgent
+from heaveto.artifacts.base import ArtifactService
+from heaveto.artifacts.in_store import StoreArtifacts
 from heaveto.clock import Clock, SystemClock
 from heaveto.core.close import Ending
+from heaveto.core.gate import GateState
 from heaveto.errors import (
     CallInMessageError,
     ConfigError,
@@ -38,13 +41,15 @@ from heaveto.errors import (
 )
 from heaveto.events.codec import decode_value, encode_value
 from heaveto.events.contents import Content, FunctionCall, FunctionResponse, Json, Part, Text
-from heaveto.events.records import Cause, Queued, Record, SessionKey, StopReport
+from heaveto.events.records import Answered, CallSettled, Cause, Queued, Record, SessionKey, StopReport, StopScope
 from heaveto.ids import IdSource, SystemIds
 from heaveto.models.base import Model
 from heaveto.runner.app import App
+from heaveto.runner.calls import CallDesk, Question, open_questions
 from heaveto.runner.checks import require_id, require_message, require_parts_of_runner
 from heaveto.runner.config import RunConfig
 from heaveto.runner.facade import Background
+from heaveto.runner.gate import Gate
 from heaveto.runner.hooks import Plugin
 from heaveto.runner.lane import Lane
 from heaveto.runner.run import Run, RunStream, StreamItem
@@ -53,6 +58,7 @@ from heaveto.runner.stops import ask_to_stop, carried_run
 from heaveto.runner.ticket import Ticket, guard_name
 from heaveto.stores.base import SessionInfo, Store, Tombstone
 from heaveto.stores.memory import MemoryStore
+from heaveto.tools.toolset import Toolset
 
 _IDLE_LANES = 1024
 
@@ -81,6 +87,7 @@ class Runner:
         app: App | None = None,
         app_name: str | None = None,
         store: Store | None = None,
+        artifacts: ArtifactService | None = None,
         plugins: Sequence[Plugin] = (),
         create_sessions: bool = True,
         clock: Clock | None = None,
@@ -93,6 +100,7 @@ class Runner:
             app: the application.
             app_name: the name under which sessions are kept; the agent's name if left out.
             store: where sessions are durable; in memory if left out.
+            artifacts: where artifacts are kept; in the store if left out.
             plugins: plugins of an agent's app.
             create_sessions: whether a session is created by its first message.
             clock, ids: where time and ids come from; for tests.
@@ -110,7 +118,10 @@ class Runner:
             raise ConfigError("Runner: app_name and plugins belong to the App when app= is passed")
         self.app = app
         self.store: Store = MemoryStore() if store is None else store
-        self._services = Services(app, self.store, clock or SystemClock(), ids or SystemIds())
+        clock = clock or SystemClock()
+        self._services = Services(
+            app, self.store, clock, ids or SystemIds(), artifacts or StoreArtifacts(self.store), Gate(clock), self._kick
+        )
         self._lanes: OrderedDict[SessionKey, Lane] = OrderedDict()
         """The lanes that are kept, the most recently used last."""
         self._known_lanes: WeakValueDictionary[SessionKey, Lane] = WeakValueDictionary()
@@ -246,8 +257,12 @@ class Runner:
         cause: Cause = "user",
         by: str = "",
         reason: str = "",
+        scope: StopScope = "children",
     ) -> StopReport:
         """Stop a run, wherever it is carried, and return what the stop found, when all of it is durable.
+
+        `scope` says what becomes of calls that went into the background: ``turn`` leaves them alone, ``children`` stops
+        those of this run, also when the run itself has ended before, ``everything`` those of the whole session.
 
         Idempotent. A stop meant for one run never hits another. With `user_id` and `session_id` it may also come
         before the run's start: it is kept, and the run never starts (F165).
@@ -261,16 +276,18 @@ class Runner:
             key = await self.store.find_run(run_id)
         if key is None:
             raise UnknownRunError(run_id)
-        return await self._stop(run_id, key, cause, by, reason)
+        return await self._stop(run_id, key, cause, by, reason, scope)
 
-    async def _stop(self, run_id: str, key: SessionKey, cause: Cause, by: str, reason: str) -> StopReport:
+    async def _stop(
+        self, run_id: str, key: SessionKey, cause: Cause, by: str, reason: str, scope: StopScope = "children"
+    ) -> StopReport:
         lane = self._lane(key)
         live = lane.live if lane.live is not None and lane.live.run_id == run_id else None
         if live is not None:
-            await live.request_stop(cause, by, reason)
+            await live.request_stop(cause, by, reason, scope)
         else:
             await self._refresh_or_create(lane)
-            await ask_to_stop(self._services, lane.log, run_id, cause, by=by, reason=reason)
+            await ask_to_stop(self._services, lane.log, run_id, cause, by=by, reason=reason, scope=scope)
             await lane.withdraw(run_id, Ending("cancelled", cause, by, reason))
         run = lane.log.state.run(run_id)
         asked = StopReport(run_id, "cancelled", cause, by)
@@ -282,7 +299,86 @@ class Runner:
             lane.kick(reap=True)
         handle = Run(lane, run_id, self._stop, ticket=lane.ticket_of(run_id), start=0)
         await handle.wait()
+        if scope != "turn":
+            await lane.stop_background(run_id if scope == "children" else None, cause, by=by, reason=reason)
         return handle.report or asked
+
+    async def cancel_call(
+        self, run_id: str, call_id: str, *, by: str = "", reason: str = "", cause: Cause = "user"
+    ) -> CallSettled | None:
+        """Stop one call, wherever it is carried, and let its run go on (F139); also one in the background.
+
+        Return how the call is settled when that is durable; None if it is so slow to stop that nobody knows yet.
+        Idempotent: of a call that has ended it returns how.
+
+        Raises:
+            UnknownRunError, UnknownCallError
+        """
+        lane = await self._lane_of(run_id)
+        calls = CallDesk(self._services, lane.log)
+        return await calls.cancel(run_id, call_id, cause, by=by, reason=reason)
+
+    async def detach(self, run_id: str, call_id: str) -> str:
+        """Move a running call into the background: it is answered with a handle now, and works on (F138).
+
+        Its outcome is told to the agent when it comes: to the run if it still runs, else in a run of its own. Return
+        the handle, which is the call's id: `cancel_call` stops it. Idempotent.
+
+        Raises:
+            UnknownRunError, UnknownCallError: there is no such call, or it is not running.
+        """
+        lane = await self._lane_of(run_id)
+        return await CallDesk(self._services, lane.log).detach(run_id, call_id)
+
+    async def answer(
+        self, run_id: str, call_id: str, value: Json = None, *, accept: bool = True, by: str = ""
+    ) -> Answered:
+        """Answer the question that a call asks. The first answer wins; the same one again is harmless.
+
+        Args:
+            run_id, call_id: the call, as `questions` lists it.
+            value: what was asked for; checked against the question's schema.
+            accept: False declines to answer, with `value` as the reason if there is one.
+            by: who answers; recorded.
+
+        Raises:
+            UnknownRunError, UnknownCallError
+            NotWaitingError: the call asks nothing, or not any more.
+            AnswerConflictError: another answer came first.
+            AnswerInvalidError: the value does not fit.
+        """
+        lane = await self._lane_of(run_id)
+        return await CallDesk(self._services, lane.log).answer(run_id, call_id, value, accept=accept, by=by)
+
+    async def questions(self, *, user_id: str, session_id: str) -> list[Question]:
+        """Return the questions of a session's running calls that nobody has answered.
+
+        Raises:
+            UnknownSessionError
+        """
+        lane = self._lane(self._key(user_id, session_id))
+        await lane.log.refresh()
+        return open_questions(lane.log.state)
+
+    def concurrency(self) -> list[GateState]:
+        """Return which calls have a place among those that run at the same time here, and which wait for one.
+
+        Only what has a limit is listed: of a tool (`max_concurrency`), of the app, of its users.
+        """
+        return self._services.gate.snapshot()
+
+    async def _lane_of(self, run_id: str) -> Lane:
+        key = await self.store.find_run(run_id)
+        if key is None or key.app != self.app.name:
+            raise UnknownRunError(run_id)
+        lane = self._lane(key)
+        if lane.live is None:
+            await lane.log.refresh()
+        return lane
+
+    def _kick(self, key: SessionKey) -> None:
+        if not self._closed:
+            self._lane(key).kick()
 
     async def _refresh_or_create(self, lane: Lane) -> None:
         try:
@@ -343,6 +439,8 @@ class Runner:
             state = lane.log.state
             for run_id in [*state.queue, *([state.current] if state.current is not None else [])]:
                 await self._stop(run_id, key, "user", by, reason or "the session is erased")
+            await lane.stop_background(None, "user", by=by, reason="the session is erased")
+        await self._services.artifacts.erase(key)
         tombstone = await self.store.erase_session(key, by=by, reason=reason)
         self._lanes.pop(key, None)
         return tombstone
@@ -431,13 +529,23 @@ class Runner:
         live = [lane.live for lane in lanes if lane.live is not None]
         await asyncio.gather(*(run.request_stop("shutdown", "runner", "the runner is closing") for run in live))
         await asyncio.gather(*(lane.drained() for lane in lanes))
+        for call in tuple(self._services.background_calls.values()):
+            call.cut("shutdown")
         await self._drain_background()
+        await self._close_toolsets()
         for model in _models(self.app.root_agent):
             try:
                 await model.aclose()
             except Exception:  # noqa: BLE001 - closing goes on
                 logger.exception("model %s could not be closed", model.name)
         await self.store.aclose()
+
+    async def _close_toolsets(self) -> None:
+        for toolset in _toolsets(self.app.root_agent):
+            try:
+                await toolset.aclose()
+            except Exception:  # noqa: BLE001 - closing goes on
+                logger.exception("toolset %r could not be closed", toolset)
 
     async def _drain_background(self) -> None:
         """Let short background work end; what a straggler still does is lost with the process, as its log says."""
@@ -532,6 +640,14 @@ def _fingerprint(content: Content) -> str:
         return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:16]
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise NotSerializableError("new_message", str(error)) from error
+
+
+def _toolsets(root: BaseAgent) -> list[Toolset]:
+    toolsets: dict[int, Toolset] = {}
+    for agent in root.walk():
+        if isinstance(agent, LlmAgent):
+            toolsets.update((id(toolset), toolset) for toolset in agent.toolsets)
+    return list(toolsets.values())
 
 
 def _models(root: BaseAgent) -> list[Model]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from heaveto.artifacts.base import ArtifactService
 from heaveto.clock import Clock
+from heaveto.events.records import Cause, SessionKey
 from heaveto.ids import IdSource
 from heaveto.runner.app import App
+from heaveto.runner.gate import Gate
 from heaveto.stores.base import Store
 
 _T = TypeVar("_T")
@@ -18,6 +21,14 @@ _T = TypeVar("_T")
 logger = logging.getLogger("heaveto")
 
 END_HOOK_SECONDS = 30.0
+
+
+class BackgroundCall(Protocol):
+    """A call that works on although its run may have ended."""
+
+    @property
+    def task(self) -> asyncio.Task[None] | None: ...
+    def cut(self, cause: Cause) -> None: ...
 
 
 @dataclass(slots=True)
@@ -28,6 +39,12 @@ class Services:
     store: Store
     clock: Clock
     ids: IdSource
+    artifacts: ArtifactService
+    gate: Gate
+    kick: Callable[[SessionKey], None]
+    """Tells a session's lane that there is something to do."""
+    background_calls: dict[str, BackgroundCall] = field(default_factory=dict[str, "BackgroundCall"])
+    """Calls in the background that work in this process, by call id."""
     background: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
     """Work that outlives the run that began it: stragglers' late results, saves of drafts."""
 

@@ -18,13 +18,12 @@ from heaveto.core.close import Ending, Work, close_run
 from heaveto.core.limits import seconds_left
 from heaveto.errors import LimitExceededError, LogMovedError, NotSerializableError
 from heaveto.events.codec import encode
-from heaveto.events.records import Cause, Message, Operation, Record, RunEnded
+from heaveto.events.records import AgentCheckpoint, Cause, Message, Operation, Record, RunEnded
 from heaveto.runner.failure import info_of
 from heaveto.runner.host import AgentHost
-from heaveto.runner.live import LiveRun
+from heaveto.runner.insist import insist
+from heaveto.runner.live import LiveRun, Stoppable
 from heaveto.runner.services import logger
-
-_FIRST_NUDGE_SECONDS = 0.1
 
 
 async def carry(live: AgentHost, agent: BaseAgent) -> RunEnded:
@@ -123,40 +122,35 @@ def _failed(error: BaseException) -> Ending:
 
 async def _stop_work(live: LiveRun, work: asyncio.Task[None]) -> None:
     """Stop the agents' task and every operation; wait for them up to the grace, nudging those that swallow it."""
-    pending = _pending(live, work)
-    if not pending:
+    if not _pending(live, work):
         return
     live.stopping = True
-    clock = live.services.clock
-    end, nudge = clock.monotonic() + live.config.cancel_grace_seconds, _FIRST_NUDGE_SECONDS
-    _interrupt(live, work)
-    while pending := _pending(live, work):
-        left = end - clock.monotonic()
-        if left <= 0:
-            return
-        timer = asyncio.ensure_future(clock.sleep(min(nudge, left)))
-        try:
-            await asyncio.wait({*pending, timer}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            live.stop_locally("shutdown")
-        if timer.done():
-            nudge *= 2
-            _interrupt(live, work)
-        else:
-            timer.cancel()
+    await insist(
+        partial(_interrupt, live, work),
+        partial(_pending, live, work),
+        clock=live.services.clock,
+        seconds=live.config.cancel_grace_seconds,
+        cancelled=partial(live.stop_locally, "shutdown"),
+    )
+
+
+def _reached(live: LiveRun) -> list[Stoppable]:
+    """The operations that end with the run: those in the background do only if a stop wants it."""
+    stop = live.stop_asked
+    all_of_them = stop is not None and stop.scope != "turn"
+    return [operation for operation in live.operations.values() if all_of_them or not operation.is_in_background]
 
 
 def _pending(live: LiveRun, work: asyncio.Task[None]) -> list[asyncio.Task[Any]]:
     tasks: list[asyncio.Task[Any]] = [] if work.done() else [work]
-    tasks.extend(
-        operation.task for operation in live.operations.values() if operation.is_awaited and operation.task is not None
-    )
+    awaited = (operation.task for operation in _reached(live) if operation.is_awaited)
+    tasks.extend(task for task in awaited if task is not None)
     return tasks
 
 
 def _interrupt(live: LiveRun, work: asyncio.Task[None]) -> None:
     stop = live.stop_asked
-    for operation in live.operations.values():
+    for operation in _reached(live):
         if operation.task is not None and not operation.task.done():
             operation.ask_to_stop(stop.cause if stop is not None else "error")
     work.cancel()
@@ -193,8 +187,14 @@ async def _close(live: LiveRun, ending: Ending) -> RunEnded | None:
         if ending.outcome == "completed" and stop is not None:
             ending = Ending("cancelled", stop.cause, stop.by, stop.reason)
         elif ending.outcome == "completed" and live.run.steered_seq > steered:
-            await live.journal.record_fact(live.journal.take())  # a stop that comes now is seen by who goes on
+            # The agents are not done: they have not heard all. A stop that comes now is seen by who goes on.
+            await live.journal.record_fact([record for record in live.journal.take() if not _is_end(record)])
+            live.is_resuming = False
             return None
+
+
+def _is_end(record: Record) -> bool:
+    return isinstance(record, AgentCheckpoint) and record.end_of_agent
 
 
 def _storable(staged: Sequence[Record], error: NotSerializableError) -> list[Record]:

@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import copy
 from collections.abc import Sequence
+from typing import Any
 
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
+from heaveto.core.close import output_response
+from heaveto.core.replay import recover_call
 from heaveto.errors import CallbackAnswerError, ToolArgumentsError
 from heaveto.events.contents import FunctionCall, Json
-from heaveto.events.records import CallSettled, CallStatus, Record
+from heaveto.events.records import CallSettled, CallStatus, Cause, Record
 from heaveto.runner.failure import message_of
 from heaveto.runner.live import LiveRun
 from heaveto.runner.operation import ToolOperation
+from heaveto.tools.base import Tool
 
 
 async def execute_calls(live: LiveRun, agent: LlmAgent, ctx: AgentContext, calls: Sequence[FunctionCall]) -> None:
-    """Execute calls and return when each is settled.
+    """Execute calls and return when each is settled, or in the background.
+
+    A call that a dead process had started is executed again, looked into or settled as unknown, as its tool allows.
 
     Raises:
         ToolFatalError: a tool demanded that the run fail; no sibling is started any more, the run's end stops the rest.
         RunCancelled: the run was stopped.
     """
+    if live.config.tool_execution_mode == "SEQUENTIAL":
+        for call in calls:
+            await _execute(live, agent, ctx, [call], step=calls)
+    else:
+        await _execute(live, agent, ctx, calls, step=calls)
+
+
+async def _execute(
+    live: LiveRun, agent: LlmAgent, ctx: AgentContext, calls: Sequence[FunctionCall], *, step: Sequence[FunctionCall]
+) -> None:
     ready: list[ToolOperation] = []
     settled: list[Record] = []
     for call in calls:
-        verdict = await _prepare(live, agent, ctx, call)
+        verdict = await _Preparation(live, agent, ctx, call).verdict()
         if isinstance(verdict, ToolOperation):
             ready.append(verdict)
         else:
@@ -34,130 +50,227 @@ async def execute_calls(live: LiveRun, agent: LlmAgent, ctx: AgentContext, calls
     if settled:
         live.stage(*settled)
         await live.flush()
-    for group in _groups(live, ready):
-        await _run_group(live, group)
+    if ready:
+        await _Group(live, _lanes(live, ready), step).run()
 
 
-async def _prepare(
-    live: LiveRun, agent: LlmAgent, ctx: AgentContext, call: FunctionCall
-) -> ToolOperation | list[Record]:
-    """Return the operation to start, or the settlement of a call that is not executed."""
-    if call.defect:
-        what = "were cut off before they were complete" if call.defect == "truncated" else "are not a JSON object"
-        return [_settle(live, call, "failed", {"error": f"The arguments {what}. The call was not executed."})]
-    tool = agent.toolbox.get(call.name)
-    if tool is None:
-        known = ", ".join(agent.toolbox) or "none"
-        return [_settle(live, call, "failed", {"error": f"There is no tool {call.name!r}. The tools are: {known}."})]
-    try:
-        bound = tool.bind(call.args)
-    except ToolArgumentsError as error:
-        return [_settle(live, call, "failed", {"error": f"{message_of(error)} The call was not executed."})]
-    except Exception as error:  # noqa: BLE001 - a validator of the tool's author that raises something of its own
-        return [
-            _settle(
-                live,
-                call,
-                "failed",
-                {"error": f"{type(error).__name__}: {message_of(error)} The call was not executed."},
-            )
-        ]
-    operation = ToolOperation(live, agent, ctx, call, tool, bound)
-    hooks = live.services.app.hooks
-    if agent.before_tool_callbacks or hooks.at("before_tool"):
-        await live.flush()
+def _lanes(live: LiveRun, ready: Sequence[ToolOperation]) -> list[list[ToolOperation]]:
+    """Return lanes that run at the same time, each of calls that run in order."""
+    if live.config.tool_execution_mode == "PARALLEL_SUBSCRIBE":
+        return [[operation] for operation in ready]
+    blocking = [operation for operation in ready if operation.tool.blocking]
+    lanes = [[operation] for operation in ready if not operation.tool.blocking]
+    return [*lanes, blocking] if blocking else lanes
+
+
+# --- what may run -------------------------------------------------------------------------------------------------
+
+
+class _Preparation:
+    """What comes before a call's start: may it be executed, and with what."""
+
+    def __init__(self, live: LiveRun, agent: LlmAgent, ctx: AgentContext, call: FunctionCall) -> None:
+        self.live, self.agent, self.ctx, self.call = live, agent, ctx, call
+        self.known = live.run.calls.get(call.call_id)
+
+    async def verdict(self) -> ToolOperation | list[Record]:
+        """Return the operation to start, or the settlement of a call that is not executed."""
+        if self.known is not None and self.known.phase == "started":
+            return self._in_doubt()
+        call, tool = self.call, self.agent.toolbox.get(self.call.name)
+        if call.defect:
+            what = "were cut off before they were complete" if call.defect == "truncated" else "are not a JSON object"
+            return self._refused(f"The arguments {what}.")
+        if tool is None:
+            known = ", ".join(self.agent.toolbox) or "none"
+            return self._settled("failed", error=f"There is no tool {call.name!r}. The tools are: {known}.")
+        bound = self._bound(tool, call.args)
+        if isinstance(bound, str):
+            return self._refused(bound)
+        operation = ToolOperation(self.live, self.agent, self.ctx, call, tool, bound, call.args)
+        if self.agent.before_tool_callbacks or self.live.services.app.hooks.at("before_tool"):
+            return await self._asked(operation)
+        return operation
+
+    def _bound(self, tool: Tool, args: dict[str, Json]) -> dict[str, Any] | str:
+        """Return what the tool gets, or why the arguments do not fit."""
         try:
-            given = await hooks.first("before_tool", agent.before_tool_callbacks, tool, call.args, operation.ctx)
+            return tool.bind(args)
+        except ToolArgumentsError as error:
+            return message_of(error)
+        except Exception as error:  # noqa: BLE001 - a validator of the tool's author that raises something of its own
+            return f"{type(error).__name__}: {message_of(error)}"
+
+    async def _asked(self, operation: ToolOperation) -> ToolOperation | list[Record]:
+        """Ask the before-tool callbacks. They may give a result, or change the arguments in place, as ADK's do."""
+        await self.live.flush()
+        args = copy.deepcopy(self.call.args)
+        own, hooks = self.agent.before_tool_callbacks, self.live.services.app.hooks
+        try:
+            given = await hooks.first("before_tool", own, operation.tool, args, operation.attempt.ctx)
         except CallbackAnswerError:
             raise
         except Exception as error:  # noqa: BLE001 - treated as an error of the tool
-            live.check()
-            return await _settle_early(live, operation, await operation.refused(error))
-        live.check()  # whatever the callback said: a stop came first (F153)
+            self.live.check()
+            return await self._early(operation, await operation.refused(error))
+        self.live.check()  # whatever the callback said: a stop came first (F153)
         if given is not None:
-            return await _settle_early(live, operation, await operation.replaced(given))
-    return operation
+            return await self._early(operation, await operation.replaced(given))
+        if args != self.call.args:
+            bound = self._bound(operation.tool, args)
+            if isinstance(bound, str):
+                return self._refused(f"A callback changed the arguments, and they do not fit: {bound}")
+            operation.args, operation.bound = args, bound
+        return operation
+
+    async def _early(self, operation: ToolOperation, records: list[Record]) -> list[Record]:
+        if operation.fatal is not None:
+            self.live.stage(*records)
+            await self.live.flush()
+            raise operation.fatal
+        return records
+
+    def _in_doubt(self) -> ToolOperation | list[Record]:
+        """Decide about a call that a dead process had started. Its callbacks have said yes before."""
+        assert self.known is not None
+        tool, args = self.agent.toolbox.get(self.call.name), self.known.effective_args
+        recovery = recover_call(self.known.replay, tool.replay if tool is not None else None)
+        bound = self._bound(tool, args) if tool is not None else ""
+        if recovery == "unknown" or tool is None or isinstance(bound, str):
+            put_out = output_response(self.live.recovered_output.get(self.call.call_id))
+            return self._settled("unknown", cause="crash", response=put_out)
+        return ToolOperation(self.live, self.agent, self.ctx, self.call, tool, bound, args, probe=recovery == "probe")
+
+    def _refused(self, why: str) -> list[Record]:
+        return self._settled("failed", error=f"{why} The call was not executed.")
+
+    def _settled(
+        self,
+        status: CallStatus,
+        *,
+        error: str = "",
+        response: dict[str, Json] | None = None,
+        cause: Cause | None = None,
+    ) -> list[Record]:
+        return [settle_call(self.live, self.call, status, {"error": error} if error else response, cause)]
 
 
-async def _settle_early(live: LiveRun, operation: ToolOperation, records: list[Record]) -> list[Record]:
-    if operation.fatal is not None:
-        live.stage(*records)
-        await live.flush()
-        raise operation.fatal
-    return records
-
-
-def _settle(live: LiveRun, call: FunctionCall, status: CallStatus, response: dict[str, Json]) -> CallSettled:
+def settle_call(
+    live: LiveRun, call: FunctionCall, status: CallStatus, response: dict[str, Json] | None, cause: Cause | None = None
+) -> CallSettled:
+    """Return the settlement of a call that is not executed."""
     record_id, time = live.stamp()
     return CallSettled(
         id=record_id, time=time, run_id=live.run_id, call_id=call.call_id, name=call.name, status=status,
-        response=response,
+        response=response, cause=cause,
     )  # fmt: skip
 
 
-def _groups(live: LiveRun, ready: Sequence[ToolOperation]) -> list[list[list[ToolOperation]]]:
-    """Return groups that run one after another, each of lanes that run at the same time, each of calls in order."""
-    mode = live.config.tool_execution_mode
-    if mode == "SEQUENTIAL":
-        return [[[operation]] for operation in ready]
-    if mode == "PARALLEL_SUBSCRIBE":
-        return [[[operation] for operation in ready]] if ready else []
-    blocking = [operation for operation in ready if operation.tool.blocking]
-    lanes = [[operation] for operation in ready if not operation.tool.blocking]
-    if blocking:
-        lanes.append(blocking)
-    return [lanes] if lanes else []
+# --- in which order -----------------------------------------------------------------------------------------------
 
 
-async def _run_group(live: LiveRun, lanes: Sequence[Sequence[ToolOperation]]) -> None:
-    await _commit(live, [lane[0] for lane in lanes])
-    tasks = [lane[0].start() for lane in lanes]
-    followers = [asyncio.ensure_future(_run_lane(live, lane, task)) for lane, task in zip(lanes, tasks, strict=True)
-                 if len(lane) > 1]  # fmt: skip
-    waiting: set[asyncio.Future[None]] = {*tasks, *followers}
-    try:
-        while waiting:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for lane in lanes:
-                _raise_fatal(live, lane)
-            for follower in done.intersection(followers):
-                follower.result()
-    finally:
+class _Group:
+    """Calls that run at the same time, in lanes of such as run one after another."""
+
+    def __init__(self, live: LiveRun, lanes: Sequence[Sequence[ToolOperation]], step: Sequence[FunctionCall]) -> None:
+        self.live, self.lanes = live, lanes
+        self.operations = [operation for lane in lanes for operation in lane]
+        self._step = [call.call_id for call in step]
+        self._fails_all = live.config.on_call_error == "fail_all"
+
+    async def run(self) -> None:
+        if self._fails_all:
+            self._fail_all()
+        at_once = [lane for lane in self.lanes if self._enter_at_once(lane[0])]
+        began = await self._begin([lane[0] for lane in at_once])
+        followers = [
+            asyncio.ensure_future(self._follow(lane, began=lane[0] in began))
+            for lane in self.lanes
+            if len(lane) > 1 or lane not in at_once
+        ]
+        waiting: set[asyncio.Future[None]] = {*(operation.released for operation in began), *followers}
+        try:
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                self._look(done.intersection(followers))
+        finally:
+            for follower in followers:
+                follower.cancel()
+            for operation in self.operations:
+                operation.leave_line()
+
+    def _look(self, followers: set[asyncio.Future[None]]) -> None:
+        for operation in self.operations:
+            self._raise_fatal(operation)
         for follower in followers:
-            follower.cancel()
+            follower.result()
+        if self._fails_all:
+            self._fail_all()
 
+    def _fail_all(self) -> None:
+        """If a call of the step has failed, stop those that run, and start no other."""
+        calls = (self.live.run.calls.get(call_id) for call_id in self._step)
+        if any(call is not None and call.settled is not None and call.settled.status == "failed" for call in calls):
+            for operation in self.operations:
+                operation.cut("sibling")
 
-def _raise_fatal(live: LiveRun, lane: Sequence[ToolOperation]) -> None:
-    """Raise what fails the run: a tool's or a callback's wish, or the error that kept a result from being recorded."""
-    for operation in lane:
+    def _raise_fatal(self, operation: ToolOperation) -> None:
+        """Raise what fails the run: a tool's or a callback's wish, or the error that kept a result from the log."""
         task = operation.task
-        if task is None or not task.done():
-            continue
+        if task is None or not task.done() or operation.is_in_background:
+            return
         if operation.fatal is not None:
             raise operation.fatal
-        if not (task.cancelled() and _is_settled(live, operation)):
+        if not (task.cancelled() and self._is_settled(operation)):
             task.result()
 
+    def _is_settled(self, operation: ToolOperation) -> bool:
+        call = self.live.run.calls.get(operation.call_id)
+        return call is None or call.settled is not None
 
-def _is_settled(live: LiveRun, operation: ToolOperation) -> bool:
-    call = live.run.calls.get(operation.call.call_id)
-    return call is None or call.settled is not None
+    async def _follow(self, lane: Sequence[ToolOperation], *, began: bool) -> None:
+        """Carry a lane from its first call that did not begin at once. Each is committed when its turn comes."""
+        previous: ToolOperation | None = None
+        for operation in lane:
+            if previous is not None and previous.fatal is not None:
+                return
+            if not (began and previous is None):
+                await operation.enter_line()
+                await self._begin([operation])
+            if operation.task is not None:
+                await asyncio.wait({operation.released})
+            previous = operation
 
+    def _enter_at_once(self, operation: ToolOperation) -> bool:
+        return operation.stop_cause is not None or operation.enter_at_once()
 
-async def _run_lane(live: LiveRun, lane: Sequence[ToolOperation], first: asyncio.Task[None]) -> None:
-    """Run the rest of a lane behind its first call. Each call is committed only when its turn comes."""
-    await asyncio.wait({first})
-    for previous, operation in itertools.pairwise(lane):
-        if previous.fatal is not None:
-            return
-        await _commit(live, [operation])
-        await asyncio.wait({operation.start()})
+    async def _begin(self, operations: Sequence[ToolOperation]) -> list[ToolOperation]:
+        """Make the starts durable, unless a stop came first. Then, and only then, may the work begin (P5).
 
+        Of a call that was itself stopped before, it becomes durable that it was not started.
+        """
+        if not operations:
+            return []
+        for operation in operations:
+            self.live.operations[operation.call_id] = operation
+            operation.look()
 
-async def _commit(live: LiveRun, operations: Sequence[ToolOperation]) -> None:
-    """Make the starts durable, unless a stop came first. Then, and only then, may the work begin (P5)."""
-    for operation in operations:
-        live.operations[operation.call.call_id] = operation
-    await live.journal.commit([operation.started() for operation in operations])
-    await live.journal.tell()
-    live.check()
+        def records() -> list[Record]:
+            return [record for operation in operations if (record := self._first_record(operation)) is not None]
+
+        await self.live.journal.commit(records)
+        await self.live.journal.tell()
+        self.live.check()
+        began = [operation for operation in operations if not self._is_settled(operation)]
+        for operation in began:
+            operation.start()
+        for operation in operations:
+            if operation not in began:
+                operation.leave_line()
+        return began
+
+    def _first_record(self, operation: ToolOperation) -> Record | None:
+        operation.look()
+        if operation.stop_cause is not None and self.live.stop_asked is None and not operation.in_doubt:
+            return settle_call(self.live, operation.call, "not_started", None, operation.stop_cause)
+        return None if operation.in_doubt else operation.started()

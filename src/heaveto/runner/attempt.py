@@ -1,0 +1,218 @@
+"""One attempt of a call: the tool at work, with everything that it may ask of its run, until it is over.
+
+What is over is fenced: a thread that could not be stopped can write nothing any more (F57, F158).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from heaveto.agents.base import BaseAgent
+from heaveto.errors import RunCancelled
+from heaveto.events.contents import ArtifactInfo, Blob, Json
+from heaveto.events.records import Answered, CallProgress, Cause, Paused, WaitingCall
+from heaveto.runner.blocking import run_in_thread
+from heaveto.runner.services import logger
+from heaveto.tools.base import Reply, ToolContext, end_context
+
+if TYPE_CHECKING:
+    from heaveto.runner.operation import ToolOperation
+
+
+class EndedAttempt:
+    """What is behind the context of an attempt that is over: it knows whether it was stopped, and does nothing."""
+
+    def __init__(self, run_id: str, cause: Cause | None) -> None:
+        self._run_id = run_id
+        self.cancelled: Cause | None = cause
+
+    def on_cancel(self, hook: Callable[[], None]) -> None:
+        if self.cancelled is not None:
+            hook()
+
+    async def progress(self, value: Json) -> None:
+        self._refuse()
+
+    def progress_from_thread(self, value: Json) -> None:
+        self._refuse()
+
+    def output(self, piece: Json) -> None:
+        """Nobody is shown it any more."""
+
+    async def ask(self, hint: str, schema: dict[str, Json] | None) -> Reply:
+        self._refuse()
+
+    async def detach(self, response: dict[str, Json] | None) -> None:
+        self._refuse()
+
+    async def save_artifact(self, name: str, content: Blob) -> int:
+        self._refuse()
+
+    async def load_artifact(self, name: str, version: int | None) -> Blob | None:
+        self._refuse()
+
+    async def list_artifacts(self) -> list[ArtifactInfo]:
+        self._refuse()
+
+    async def cancel_run(self, by: str, reason: str) -> None:
+        self._refuse()
+
+    async def run_agent(self, agent: BaseAgent, task: str) -> str:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise RunCancelled(self._run_id, self.cancelled or "lease_lost")
+
+
+class Attempt:
+    """One attempt. Implements the run's side of `ToolContext`.
+
+    Attributes:
+        number: from 1.
+        work: the tool's own code, once it has begun.
+        stop_cause: why it was asked to stop.
+        interrupted: its code was interrupted: what comes of it counts as stopped, whatever it returns.
+    """
+
+    def __init__(self, operation: ToolOperation, number: int, last_progress: Json) -> None:
+        self._operation, self.number = operation, number
+        live, call, ctx = operation.live, operation.call, operation.agent_ctx
+        self.state = live.state_view()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self.ctx = ToolContext(
+            host=self,
+            call_id=call.call_id,
+            idempotency_key=f"{live.run_id}:{call.call_id}",
+            attempt=number,
+            state=self.state,
+            agent=operation.agent.name,
+            branch=ctx.branch,
+            run_id=live.run_id,
+            session=live.key,
+            last_progress=last_progress,
+        )
+        self.work: asyncio.Future[Any] | None = None
+        self.stop_cause: Cause | None = None
+        self.interrupted = False
+        self._hooks: list[Callable[[], None]] = []
+
+    # --- its work -------------------------------------------------------------------------------------------------
+
+    def begin(self) -> asyncio.Future[Any]:
+        """Begin the tool's work."""
+        tool, bound = self._operation.tool, self._operation.bound
+        if tool.blocking:
+            self.work = run_in_thread(lambda: tool.run_blocking(bound, self.ctx), name=f"heaveto tool {tool.name}")
+        else:
+            work = _contained(tool.run(bound, self.ctx))
+            self.work = asyncio.create_task(work, name=f"heaveto tool {tool.name} {self.ctx.call_id}")
+        return self._watched(self.work)
+
+    def probe(self) -> asyncio.Future[Any]:
+        """Begin to ask the tool what became of this attempt, which a dead process had begun."""
+        tool, bound = self._operation.tool, self._operation.bound
+        work = _contained(tool.probe(bound, self.ctx))
+        self.work = asyncio.create_task(work, name=f"heaveto probe {tool.name}")
+        return self._watched(self.work)
+
+    def _watched(self, work: asyncio.Future[Any]) -> asyncio.Future[Any]:
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())  # looked at
+        return work
+
+    def interrupt(self, cause: Cause) -> None:
+        """Tell the tool, and interrupt it if that is its way. Called again, it interrupts again."""
+        if self.stop_cause is None:
+            self.stop_cause = cause
+            hooks, self._hooks = self._hooks, []
+            for hook in hooks:
+                self._call_hook(hook)
+        if isinstance(self.work, asyncio.Task) and self._operation.tool.on_cancel == "cancel":
+            self.interrupted = self.work.cancel() or self.interrupted
+
+    def _call_hook(self, hook: Callable[[], None]) -> None:
+        try:
+            hook()
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - a hook's fault, or its own `raise_if_cancelled`, must not hold up the stop
+            logger.exception("an on_cancel hook of tool %s failed", self._operation.tool.name)
+
+    def end(self) -> None:
+        """Fence it: a context that a tool keeps can do nothing any more, and does not keep the run alive."""
+        end_context(self.ctx, EndedAttempt(self.ctx.run_id, self.cancelled))
+
+    # --- what the tool asks for -----------------------------------------------------------------------------------
+
+    @property
+    def cancelled(self) -> Cause | None:
+        return self.stop_cause or self._operation.stop_cause
+
+    def on_cancel(self, hook: Callable[[], None]) -> None:
+        if self.stop_cause is not None:
+            self._call_hook(hook)
+        else:
+            self._hooks.append(hook)
+
+    async def progress(self, value: Json) -> None:
+        record_id, time = self._operation.live.stamp()
+        await self._operation.record_aside(
+            CallProgress(id=record_id, time=time, run_id=self.ctx.run_id, call_id=self.ctx.call_id, value=value)
+        )
+
+    def progress_from_thread(self, value: Json) -> None:
+        asyncio.run_coroutine_threadsafe(self.progress(value), self._loop).result()
+
+    def output(self, piece: Json) -> None:
+        if threading.get_ident() == self._thread:
+            self._operation.put_out(piece)
+        else:
+            self._loop.call_soon_threadsafe(self._operation.put_out, piece)
+
+    async def ask(self, hint: str, schema: dict[str, Json] | None) -> Reply:
+        record_id, time = self._operation.live.stamp()
+        question = WaitingCall(
+            call_id=self.ctx.call_id, kind="input", name=self._operation.tool.name, hint=hint, schema=schema,
+            args=self._operation.args,
+        )  # fmt: skip
+        await self._operation.record_aside(
+            Paused(id=record_id, time=time, run_id=self.ctx.run_id, waiting=(question,), held=True)
+        )
+        return _reply(await self._operation.answer())
+
+    async def detach(self, response: dict[str, Json] | None) -> None:
+        await self._operation.detach(response)
+
+    async def save_artifact(self, name: str, content: Blob) -> int:
+        services = self._operation.live.services
+        return await services.artifacts.save(
+            self.ctx.session, name, content, id=f"{self.ctx.call_id}:{self.number}:{next(self._operation.saves)}"
+        )
+
+    async def load_artifact(self, name: str, version: int | None) -> Blob | None:
+        return await self._operation.live.services.artifacts.load(self.ctx.session, name, version)
+
+    async def list_artifacts(self) -> list[ArtifactInfo]:
+        return await self._operation.live.services.artifacts.list(self.ctx.session)
+
+    async def cancel_run(self, by: str, reason: str) -> None:
+        await self._operation.live.request_stop("user", by, reason)
+
+    async def run_agent(self, agent: BaseAgent, task: str) -> str:
+        ctx = self._operation.agent_ctx
+        return await ctx.host.run_task(agent, f"{ctx.branch}@{self.ctx.call_id}", task)
+
+
+async def _contained(work: Awaitable[Any]) -> Any:
+    """Do a tool's work. A task that ended with SystemExit would take the event loop with it."""
+    try:
+        return await work
+    except SystemExit as signal:
+        raise RuntimeError("the tool ended itself with SystemExit") from signal
+
+
+def _reply(answered: Answered) -> Reply:
+    return Reply(answered.decision in ("approve", "value"), answered.value, answered.by)
