@@ -8,9 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
-from tests.tools.mcp.conftest import PLAIN, Servers, call
+from tests.tools.mcp.conftest import HERE, PLAIN, Servers, call
+from tests.tools.mcp.processes import children, is_alive, open_files
 from tests.tools.mcp.witness import Host
 
 from heaveto.errors import InDoubtError, ToolsetError
@@ -19,10 +19,6 @@ from heaveto.tools.mcp.failures import RejectedError
 from heaveto.tools.retry import Retry
 
 ONCE = Retry(attempts=1)
-
-
-def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
 
 
 async def test_a_call_whose_server_dies_is_in_doubt_and_not_sent_again(servers: Servers) -> None:
@@ -47,7 +43,7 @@ async def test_a_call_reconnects_without_an_open(servers: Servers) -> None:
     plain = servers.plain()
     await plain.open()
     (process,) = children()
-    process.kill()
+    os.kill(process, signal.SIGKILL)
     await servers.witness.gone()
     echo = next(tool for tool in plain.tools if tool.name == "echo")
     results = []
@@ -90,6 +86,35 @@ async def test_a_server_that_does_not_answer_is_given_up_in_time() -> None:
     await toolset.aclose()
 
 
+async def test_an_http_server_that_does_not_answer_is_given_up_in_time() -> None:
+    """The time limit holds in every phase; nothing of the attempt stays behind."""
+
+    async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(never, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        toolset = MCPToolset.http(url, name="mute", connect_timeout_seconds=0.3, reconnect=ONCE)
+        with pytest.raises(ToolsetError, match=r"no connection within 0\.3 seconds"):
+            await toolset.open()
+        await toolset.aclose()
+
+
+async def test_a_close_does_not_wait_for_a_connection_that_is_being_made(servers: Servers) -> None:
+    """A server that never answers does not hold up the end of the program."""
+    code = "import sys\nfor line in sys.stdin: pass"
+    toolset = MCPToolset.stdio(sys.executable, ["-S", "-c", code], name="mute")
+    opening = asyncio.create_task(toolset.open())
+    while not children():  # noqa: ASYNC110 - of another process there is nothing else to wait for
+        await asyncio.sleep(0.01)
+    async with asyncio.timeout(10):
+        await toolset.aclose()
+    with pytest.raises(ToolsetError, match="closed"):
+        await opening
+    assert children() == []
+
+
 async def test_an_agent_may_work_without_a_server(caplog: pytest.LogCaptureFixture) -> None:
     """`required=False`: the agent has no tools of it, the log says why, and not at every request."""
     toolset = MCPToolset.stdio("/no/such/server", name="nowhere", required=False)
@@ -103,11 +128,12 @@ async def test_an_agent_may_work_without_a_server(caplog: pytest.LogCaptureFixtu
 async def test_a_close_ends_the_whole_process_group(servers: Servers) -> None:
     """What the server started goes with it, though the server itself left politely."""
     plain = servers.plain()
-    child = psutil.Process(int((await call(plain, "spawn"))["result"]))
-    assert child.is_running()
+    child = int((await call(plain, "spawn"))["result"])
+    assert is_alive(child)
     await plain.aclose()
-    psutil.wait_procs([child], timeout=5)
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    async with asyncio.timeout(5):
+        while is_alive(child):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
     assert children() == []
 
 
@@ -136,8 +162,9 @@ async def main():
     await toolset.open()
 for _ in range(2):
     asyncio.run(main())
-import psutil
-assert psutil.Process().children() == [], psutil.Process().children()
+sys.path.insert(0, {str(HERE)!r})
+import processes
+assert processes.children() == []
 """
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-W", "error", "-c", program, stderr=asyncio.subprocess.PIPE
@@ -184,7 +211,6 @@ async def test_a_toolset_can_be_opened_again_after_its_close(servers: Servers) -
 @pytest.mark.timeout(180)
 async def test_two_hundred_openings_leave_nothing() -> None:
     """F135: open, call, cancel, close; tasks, files and processes are as many as before."""
-    me = psutil.Process()
 
     async def once() -> None:
         toolset = MCPToolset.stdio(sys.executable, ["-S", *PLAIN], name="plain", cancel_wait_seconds=0)
@@ -198,8 +224,8 @@ async def test_two_hundred_openings_leave_nothing() -> None:
         await toolset.aclose()
 
     await once()
-    before = (len(asyncio.all_tasks()), me.num_fds(), len(children()), me.num_threads())
+    before = (len(asyncio.all_tasks()), open_files(), len(children()))
     for _ in range(50):
         await asyncio.gather(*(once() for _ in range(4)))
-    after = (len(asyncio.all_tasks()), me.num_fds(), len(children()), me.num_threads())
-    assert after[:3] == before[:3] and after[3] <= before[3] + 8
+    after = (len(asyncio.all_tasks()), open_files(), len(children()))
+    assert after == before
