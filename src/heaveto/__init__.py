@@ -1,6 +1,6 @@
 """heaveto: LLM-agent runs that can be stopped, cut off or killed with their process, with nothing broken afterwards.
 
-The session always goes on with its next message. Pausing a run and continuing it, after a crash too, is not there yet.
+A run whose process died goes on from its log, and executes no call twice that its tool does not declare safe for it.
 
 Names are loaded on first use, so that importing the package is quick and loads no SDK.
 """
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from heaveto.agents.llm import LlmAgent
     from heaveto.agents.tool import AgentTool
     from heaveto.agents.workflow import LoopAgent, ParallelAgent, SequentialAgent
+    from heaveto.artifacts.base import ArtifactService
+    from heaveto.artifacts.files import FileArtifacts
+    from heaveto.artifacts.in_store import StoreArtifacts
     from heaveto.core.project import project
     from heaveto.core.request import Generation, ModelRequest, Profile
-    from heaveto.errors import HeavetoError, ModelError, RunCancelled, RunFailedError, ToolFatalError
+    from heaveto.errors import HeavetoError, InDoubtError, ModelError, RunCancelled, RunFailedError, ToolFatalError
     from heaveto.events.contents import Blob, Content, FileRef, FunctionCall, Text, Thought
     from heaveto.events.records import (
         CallSettled,
@@ -42,8 +45,12 @@ if TYPE_CHECKING:
     from heaveto.stores.base import Store
     from heaveto.stores.memory import MemoryStore
     from heaveto.stores.sqlite import SqliteStore
-    from heaveto.tools.base import Tool, ToolContext
+    from heaveto.tools.artifacts import LoadArtifactTool
+    from heaveto.tools.base import Reply, Tool, ToolContext
+    from heaveto.tools.command import CommandTool, run_command
     from heaveto.tools.function import FunctionTool
+    from heaveto.tools.retry import Retry
+    from heaveto.tools.toolset import Toolset
 
 _HOMES = {
     "heaveto.agents.base": ("BaseAgent",),
@@ -53,7 +60,17 @@ _HOMES = {
     "heaveto.agents.workflow": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
     "heaveto.core.project": ("project",),
     "heaveto.core.request": ("Generation", "ModelRequest", "Profile"),
-    "heaveto.errors": ("HeavetoError", "ModelError", "RunCancelled", "RunFailedError", "ToolFatalError"),
+    "heaveto.artifacts.base": ("ArtifactService",),
+    "heaveto.artifacts.files": ("FileArtifacts",),
+    "heaveto.artifacts.in_store": ("StoreArtifacts",),
+    "heaveto.errors": (
+        "HeavetoError",
+        "InDoubtError",
+        "ModelError",
+        "RunCancelled",
+        "RunFailedError",
+        "ToolFatalError",
+    ),
     "heaveto.events.contents": ("Blob", "Content", "FileRef", "FunctionCall", "Text", "Thought"),
     "heaveto.events.records": (
         "CallSettled",
@@ -77,8 +94,12 @@ _HOMES = {
     "heaveto.stores.base": ("Store",),
     "heaveto.stores.memory": ("MemoryStore",),
     "heaveto.stores.sqlite": ("SqliteStore",),
-    "heaveto.tools.base": ("Tool", "ToolContext"),
+    "heaveto.tools.artifacts": ("LoadArtifactTool",),
+    "heaveto.tools.base": ("Reply", "Tool", "ToolContext"),
+    "heaveto.tools.command": ("CommandTool", "run_command"),
     "heaveto.tools.function": ("FunctionTool",),
+    "heaveto.tools.retry": ("Retry",),
+    "heaveto.tools.toolset": ("Toolset",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -88,7 +109,8 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "ToolFatalError", "Blob", "Content", "FileRef", "FunctionCall", "Text", "Thought", "CallSettled", "CallStarted",
     "Delta", "Message", "Record", "RunEnded", "RunStarted", "SessionKey", "StopReport", "Usage", "Model",
     "OpenAIChat", "App", "RunConfig", "Plugin", "RunEnd", "Run", "RunStream", "Runner", "Store", "MemoryStore",
-    "SqliteStore", "Tool", "ToolContext", "FunctionTool",
+    "SqliteStore", "Tool", "ToolContext", "FunctionTool", "ArtifactService", "FileArtifacts", "StoreArtifacts",
+    "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
 ]  # fmt: skip
 
 

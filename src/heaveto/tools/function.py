@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
@@ -15,6 +16,7 @@ from heaveto.tools.docstring import parse_docstring
 from heaveto.tools.generators import drain_async, result_of
 from heaveto.tools.naming import require_tool_name
 from heaveto.tools.process.reference import refer_to
+from heaveto.tools.retry import Retry
 from heaveto.tools.schema import Arguments, plain_function, read_signature, without_partial
 
 Isolation: TypeAlias = Literal["thread", "process"]
@@ -34,8 +36,15 @@ class FunctionTool(Tool):
         name: what the model calls it by; the function's own name if left out.
         description: what the model is told; the docstring's text before its sections if left out.
         replay: whether a call in doubt after a crash may be executed again.
+        probe: for ``replay="probe"``, which it implies: a function, sync or async, that is handed the arguments and
+            the context as `func` is. It returns the result that an earlier attempt of this call had, by
+            `ctx.idempotency_key`, or None if it had no effect; it raises if it cannot tell.
         on_cancel: what a stop does to a running call.
         isolation: ``process`` runs a blocking function in a process that a stop can kill; see `tools.process`.
+        timeout_seconds: how long one attempt may take.
+        retry: whether and how a failed attempt is repeated: a number of attempts, or a `Retry`.
+        max_concurrency: how many calls of this tool run at the same time in this process.
+        max_result_bytes: results larger than this become an artifact; None leaves it to the run's setting.
 
     Raises:
         ToolDefinitionError: the function cannot be used as a tool as it is written; the message says what to change.
@@ -50,6 +59,11 @@ class FunctionTool(Tool):
         replay: Replay = "never",
         on_cancel: OnCancel = "cancel",
         isolation: Isolation = "thread",
+        probe: Callable[..., Any] | None = None,
+        timeout_seconds: float | None = None,
+        retry: Retry | int | None = None,
+        max_concurrency: int | None = None,
+        max_result_bytes: int | None = None,
     ) -> None:
         self.name = require_tool_name(_own_name(func) if name is None else name)
         _require_no_class(self.name, func)
@@ -57,7 +71,12 @@ class FunctionTool(Tool):
         signature = read_signature(self.name, func)
         self.func = func
         self.description = parse_docstring(docstring).description if description is None else description
-        self.replay, self.on_cancel = replay, on_cancel
+        self.replay, self.on_cancel = "probe" if probe is not None else replay, on_cancel
+        self.timeout_seconds, self.max_concurrency = timeout_seconds, max_concurrency
+        self.retry = Retry(attempts=retry) if isinstance(retry, int) else retry
+        self.max_result_bytes = max_result_bytes
+        self._probe = probe
+        require_policy(self, probe is not None, replay)
         self._reference = refer_to(self.name, func) if isolation == "process" else None
         self.blocking = self._reference is None and not is_async(func)
         self._context = signature.context
@@ -84,6 +103,14 @@ class FunctionTool(Tool):
     def run_blocking(self, args: dict[str, Any], ctx: ToolContext) -> Any:
         value = self.func(**self._completed(args, ctx))
         return result_of(self.name, value, ctx, stoppable=self.on_cancel == "cancel")
+
+    async def probe(self, args: dict[str, Any], ctx: ToolContext) -> Any:
+        if self._probe is None:
+            return await super().probe(args, ctx)
+        func, given = self._probe, self._completed(args, ctx)
+        if is_async(func):
+            return await func(**given)
+        return await asyncio.to_thread(func, **given)
 
     def _completed(self, args: dict[str, Any], ctx: ToolContext) -> dict[str, Any]:
         return args if self._context is None else {**args, self._context: ctx}
@@ -116,6 +143,27 @@ def is_async(func: Callable[..., Any]) -> bool:
 def _own_name(func: Callable[..., Any]) -> str:
     inner = without_partial(func)
     return inner.__name__ if inspect.isroutine(inner) else type(inner).__name__
+
+
+def require_policy(tool: Tool, has_probe: bool, declared: Replay) -> None:
+    """Check that what a tool declares about further attempts fits together.
+
+    Raises:
+        ToolDefinitionError: it does not; the message says what to change.
+    """
+    if has_probe and declared not in ("never", "probe"):
+        raise ToolDefinitionError(tool.name, f"it has a probe and replay={declared!r}; leave replay out")
+    if tool.replay == "probe" and not has_probe:
+        raise ToolDefinitionError(tool.name, "replay='probe' needs probe=, a function that finds out what happened")
+    if tool.retry is not None and tool.retry.attempts > 1 and tool.replay == "never":
+        raise ToolDefinitionError(
+            tool.name,
+            "retry needs a tool that may be executed again: declare replay='safe' or 'idempotent', or a probe",
+        )
+    for option in ("timeout_seconds", "max_concurrency", "max_result_bytes"):
+        value = getattr(tool, option)
+        if value is not None and value <= 0:
+            raise ToolDefinitionError(tool.name, f"{option} must be positive, or None for no limit; not {value}")
 
 
 def _require_no_class(name: str, func: Callable[..., Any]) -> None:
