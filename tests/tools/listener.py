@@ -59,6 +59,9 @@ class Listener:
     async def ask(self, hint: str, schema: dict[str, Json] | None) -> Reply:
         return Reply(accepted=True, value=hint.upper(), by="ann")
 
+    async def detach(self, response: dict[str, Json] | None) -> None:
+        self.values.append(response)
+
     async def save_artifact(self, name: str, content: Blob) -> int:
         self.artifacts[name] = content
         return 0

@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from heaveto.errors import ConfigError
+
 _T = TypeVar("_T")
 
 TERM_SECONDS = 0.5
@@ -75,7 +77,10 @@ class ProcessGroup:
 
         Raises:
             OSError: there is no such program or directory, or it may not be executed.
+            ConfigError: this is Windows.
         """
+        if sys.platform == "win32":
+            raise ConfigError("commands and worker processes need process groups, which Windows does not have")
         self.marker = f"HEAVETO_GROUP_{secrets.token_hex(8)}"
         environment = {**(os.environ if env is None else env), self.marker: "1"}
         command = list(argv(self.marker) if callable(argv) else argv)

@@ -1,8 +1,11 @@
-"""What a command puts out: shown as it comes, and kept up to a limit as its beginning and its end."""
+"""What a command puts out: shown as it comes, all of it, and kept up to a limit as its beginning and its end."""
 
 from __future__ import annotations
 
 import codecs
+
+_SLACK_BYTES = 64 * 1024
+"""The tail is cut seldom: each cut moves what is kept."""
 
 
 class KeptOutput:
@@ -21,37 +24,34 @@ class KeptOutput:
         return self._total > self._limit
 
     def feed(self, data: bytes) -> str:
-        """Take bytes, and return the text in them that is to be shown now: none behind the limit."""
-        start, self._total = self._total, self._total + len(data)
-        self._head += data[: max(0, self._limit - start)]
+        """Take bytes, and return the text in them: what a reader is shown now."""
+        self._head += data[: max(0, self._limit - self._total)]
+        self._total += len(data)
         self._tail += data
-        if len(self._tail) > 2 * self._half + 65536:  # cut seldom: each cut moves what is kept
+        if len(self._tail) > 2 * self._half + _SLACK_BYTES:
             del self._tail[: len(self._tail) - self._half]
-        return self._decoder.decode(data[: max(0, self._limit - start)])
+        return self._decoder.decode(data)
 
     def finish(self) -> str:
-        """Return the text that is to be shown last: the end, where it was not shown."""
-        rest = self._decoder.decode(b"", final=not self.truncated)
-        if not self.truncated:
-            return rest
-        unseen = min(self._half, self._total - self._limit)
-        return _gap(self._total - self._limit - unseen) + _decoded_end(self._last(unseen))
+        """Return what a reader is shown last: an incomplete character."""
+        return self._decoder.decode(b"", final=True)
 
     @property
     def text(self) -> str:
         """What is kept."""
         if not self.truncated:
             return self._head.decode("utf-8", "replace")
-        # An incomplete character at the cut is left out.
-        beginning = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(bytes(self._head[: self._half]))
-        return beginning + _gap(self._total - 2 * self._half) + _decoded_end(self._last(self._half))
-
-    def _last(self, count: int) -> bytes:
-        return bytes(self._tail[len(self._tail) - count :])
+        beginning, end = bytes(self._head[: self._half]), bytes(self._tail[len(self._tail) - self._half :])
+        return _decoded_beginning(beginning) + _gap(self._total - 2 * self._half) + _decoded_end(end)
 
 
 def _gap(count: int) -> str:
     return f"\n[… {count} bytes left out …]\n" if count else ""
+
+
+def _decoded_beginning(data: bytes) -> str:
+    """Decode bytes that may end in the midst of a character."""
+    return codecs.getincrementaldecoder("utf-8")(errors="replace").decode(data)
 
 
 def _decoded_end(data: bytes) -> str:

@@ -35,6 +35,8 @@ def refer_to(tool: str, func: Callable[..., Any]) -> Reference:
     Raises:
         ToolDefinitionError: it would not find it, or it would gain nothing by a process.
     """
+    if sys.platform == "win32":
+        raise ToolDefinitionError(tool, "isolation='process' needs process groups, which Windows does not have")
     if not inspect.isfunction(func):
         raise ToolDefinitionError(tool, f"isolation='process' takes a plain function, not a {type(func).__name__}")
     if inspect.iscoroutinefunction(func) or inspect.isasyncgenfunction(func):

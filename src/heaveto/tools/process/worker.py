@@ -127,6 +127,9 @@ class RemoteHost:
         reply: Reply = self.request("ask", hint, schema)
         return reply
 
+    async def detach(self, response: dict[str, Json] | None) -> None:
+        self.request("detach", response)
+
     async def save_artifact(self, name: str, content: Blob) -> int:
         version: int = self.request("save_artifact", name, content)
         return version
