@@ -27,6 +27,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "die": {"inputSchema": NOTHING},
     "count": {"inputSchema": {"type": "object", "properties": {"to": {"type": "integer"}}, "required": ["to"]}},
     "ask": {"inputSchema": NOTHING},
+    "ask_twice": {"inputSchema": NOTHING},
     "ask_and_withdraw": {"inputSchema": NOTHING},
     "sample": {"inputSchema": NOTHING},
     "visit": {"inputSchema": NOTHING},
@@ -80,9 +81,16 @@ class Server:
         elif method == "notifications/cancelled":
             self.cancelled(params["requestId"])
         elif method is None and ident in self.asked:
-            self.text(self.asked.pop(ident), json.dumps(message.get("result", message.get("error"))))
+            self.answered(ident, message.get("result", message.get("error")))
         elif ident is not None and method is not None:
             self.say(id=ident, error={"code": -32601, "message": "Method not found"})
+
+    def answered(self, question: str, reply: Any) -> None:
+        call = self.asked.pop(question)
+        if call in self.open.get("ask_twice", ()) and not question.endswith("again"):
+            self.put(call, "ask_twice", "again")
+        else:
+            self.text(call, json.dumps(reply))
 
     def list(self, ident: Any, start: int) -> None:
         names = list(TOOLS)
@@ -112,7 +120,7 @@ class Server:
                         method="notifications/progress", params={"progressToken": meta["progressToken"], **progress}
                     )
                 self.text(ident, "counted")
-            case "ask" | "ask_and_withdraw" | "sample":
+            case "ask" | "ask_twice" | "ask_and_withdraw" | "sample":
                 self.put(ident, name)
             case "visit":
                 self.visit(ident)
@@ -143,8 +151,8 @@ class Server:
             case _:
                 pass
 
-    def put(self, ident: Any, name: str) -> None:
-        question = f"q{ident}"
+    def put(self, ident: Any, name: str, which: str = "") -> None:
+        question = f"q{ident}{which}"
         self.asked[question] = ident
         if name == "sample":
             self.say(id=question, method="sampling/createMessage", params={"messages": [], "maxTokens": 1})

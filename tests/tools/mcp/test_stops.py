@@ -103,7 +103,7 @@ async def test_the_first_opener_may_be_cancelled_while_it_connects(servers: Serv
     await asyncio.sleep(0)
     await stopped(first)
     await second
-    assert len(plain.tools) == 19
+    assert len(plain.tools) == 20
     assert servers.witness.count("initialize") == 1
 
 

@@ -35,6 +35,7 @@ class Follower:
         self._ended = asyncio.Event()
         self._recorder: asyncio.Task[None] | None = None
         self._questions: dict[Question, asyncio.Task[None]] = {}
+        self._one_at_a_time = asyncio.Lock()
 
     # --- told by the connection -------------------------------------------------------------------------------------
 
@@ -111,7 +112,8 @@ class Follower:
 
     async def _ask(self, question: Question) -> None:
         try:
-            reply = await self._ctx.ask(*hint_and_schema(question))
+            async with self._one_at_a_time:
+                reply = await self._ctx.ask(*hint_and_schema(question))
             result = elicit_result(question, reply)
         except RunCancelled:
             result = ElicitResult(action="cancel")

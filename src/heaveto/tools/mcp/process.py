@@ -204,7 +204,7 @@ class ServerProcess(AbstractAsyncContextManager[tuple[_Incoming, _Outgoing]]):
         try:
             await self._leave()
         finally:
-            self._signal(signal.SIGKILL)  # what the server started and left behind, too
+            self._end_group(at_once=True)  # what the server started and left behind, too
             self._transport.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_REAP_SECONDS):
@@ -215,7 +215,7 @@ class ServerProcess(AbstractAsyncContextManager[tuple[_Incoming, _Outgoing]]):
         """Wait until the server has left by itself, or on SIGTERM."""
         if await self._has_exited():
             return
-        self._signal(signal.SIGTERM)
+        self._end_group(at_once=False)
         await self._has_exited()
 
     async def _has_exited(self) -> bool:
@@ -224,9 +224,9 @@ class ServerProcess(AbstractAsyncContextManager[tuple[_Incoming, _Outgoing]]):
                 await self._pipes.exited.wait()
         return self._pipes.exited.is_set()
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _end_group(self, *, at_once: bool) -> None:
         with suppress(ProcessLookupError, PermissionError):
             if os.name == "posix":
-                os.killpg(self._transport.get_pid(), number)
+                os.killpg(self._transport.get_pid(), signal.SIGKILL if at_once else signal.SIGTERM)
             elif not self._pipes.exited.is_set():
-                self._transport.kill()
+                self._transport.kill()  # elsewhere there is no group to reach
