@@ -135,9 +135,11 @@ def wait(ctx: ToolContext, path: str) -> None:
 
 def deaf(ctx: ToolContext) -> None:
     """Take no notice of anything."""
-    ctx.output("deaf")
+    words = ["deaf"]
     while True:
         try:
+            while words:
+                ctx.output(words.pop())
             time.sleep(60)
         except BaseException:
             continue

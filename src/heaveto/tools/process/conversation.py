@@ -173,7 +173,7 @@ class _Conversation:
         try:
             for message in self._incoming.read(self._worker):
                 self._take(message)
-        except (OSError, _WorkerGone):
+        except (OSError, MemoryError, _WorkerGone):
             self._fail(_WorkerGone())
 
     def _take(self, message: Message) -> None:

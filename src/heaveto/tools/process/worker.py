@@ -45,16 +45,20 @@ class Link:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._lock = threading.Lock()
+        self._is_torn = False
         self._parent, self._own_pid = os.getppid(), os.getpid()
 
     def send(self, message: Message, *, allowed: Callable[[], bool]) -> bool:
         """Send a message, if it is allowed when its turn comes; return whether it was."""
         data = frame(message)
         with self._lock:
-            if not allowed() or os.getpid() != self._own_pid:  # a process that the function has forked is not heard
+            # A process that the function has forked is not heard; nor is anything behind half a message.
+            if self._is_torn or not allowed() or os.getpid() != self._own_pid:
                 return False
+            self._is_torn = True
             with suppress(OSError):  # the parent is gone: whoever listens finds out
-                self._end.sendall(data)
+                self._end.sendall(data)  # the stop's signal may interrupt it
+            self._is_torn = False
             return True
 
     def receive(self) -> Message:
