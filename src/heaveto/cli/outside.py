@@ -41,7 +41,7 @@ class Outside:
         self._store, self._key = store, key
         self._log = SessionLog(store, key)
         app, artifacts = App(key.app, _Nobody("outside")), StoreArtifacts(store)
-        self._services = Services(app, store, SystemClock(), SystemIds(), artifacts, Gate(), lambda _: None)
+        self._services = Services(app, store, SystemClock(), SystemIds(), artifacts, Gate())
 
     async def open_runs(self) -> list[str]:
         """Return the runs that wait or have begun and not ended: those that wait first, so that none begins."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from heaveto.core.fold import CallState, RunState
 from heaveto.events.contents import Json, Part, Text, Thought, calls_of, text_of
 from heaveto.events.records import (
@@ -188,6 +190,18 @@ def _run_ended(run_id: str, ending: Ending, report: StopReport, llm_calls: int, 
         reason=ending.reason, error=ending.error, report=None if plain else report, usage=report.usage,
         llm_calls=llm_calls,
     )  # fmt: skip
+
+
+def report_since(report: StopReport, later: Sequence[Record]) -> StopReport:
+    """Return a report with what has become of the work that was still running, as the records behind it tell."""
+    outcomes = {record.call_id: record.status for record in later if isinstance(record, CallSettled) and record.late}
+    operations = tuple(
+        replace(operation, state=_SETTLED_STATES[outcomes[operation.call_id]])
+        if operation.state == "still_running" and operation.call_id in outcomes
+        else operation
+        for operation in report.operations
+    )
+    return replace(report, operations=operations)
 
 
 def report_of(ended: RunEnded) -> StopReport:

@@ -30,6 +30,7 @@ from heaveto.events.records import (
     Limits,
     Message,
     OutcomeKind,
+    ParentCall,
     Paused,
     Queued,
     Record,
@@ -117,6 +118,7 @@ class RunState:
     trigger: Trigger = "message"
     attempt: int = 0
     agent: str = ""
+    parent: ParentCall | None = None
     settings: dict[str, Json] = field(default_factory=dict[str, Json])
     state_delta: dict[str, Json] = field(default_factory=dict[str, Json])
     started_seq: int = 0
@@ -315,9 +317,8 @@ class SessionState:
             run.input, run.limits = record.input, record.limits
         else:
             run.fruitless += 1
-        run.trigger, run.attempt, run.agent, run.settings = (
-            record.trigger, record.attempt, record.agent, record.settings,
-        )  # fmt: skip
+        run.trigger, run.attempt, run.agent = record.trigger, record.attempt, record.agent
+        run.settings, run.parent = record.settings, record.parent
         self.current = record.run_id
 
     def _run_ended(self, record: RunEnded) -> None:

@@ -27,6 +27,7 @@ def reopen_run(run: RunState, drafts: Sequence[Draft], *, stamp: Stamp, tree_has
     started = RunStarted(
         id=record_id, time=time, run_id=run.run_id, input=run.input, trigger="recovery", attempt=run.attempt + 1,
         agent=run.agent, tree_hash=tree_hash, limits=run.limits, settings=run.settings,
+        parent=run.parent,
     )  # fmt: skip
     return [started, *cut, *_never_started(cut, stamp)]
 

@@ -139,6 +139,15 @@ class WaitingCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     default: Json = None
 
 
+class ParentCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The call of another session's run that a run works for. Its outcome is recorded there when the run has ended."""
+
+    key: SessionKey
+    run_id: str
+    call_id: str
+    name: str
+
+
 class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
     id: str
     time: float
@@ -153,7 +162,8 @@ class Queued(_Record, frozen=True, kw_only=True, tag=True):
 
     `run_id` is the run that it will become. A second one with the same run id merges into it. `settings` are those of
     its run that differ from the defaults, for whoever carries it out. `trigger` is ``background`` where no one sent it,
-    but a call in the background ended and the agent shall hear of it.
+    but a call in the background ended and the agent shall hear of it. `agent` and `parent` are as in `RunStarted`,
+    where the message does not go to the session's active agent.
     """
 
     input: Content
@@ -161,6 +171,8 @@ class Queued(_Record, frozen=True, kw_only=True, tag=True):
     settings: dict[str, Json] = {}
     state_delta: dict[str, Json] = {}
     trigger: Trigger = "message"
+    agent: str = ""
+    parent: ParentCall | None = None
 
 
 class CancelRequested(_Record, frozen=True, kw_only=True, tag=True):
@@ -179,7 +191,8 @@ class CancelRequested(_Record, frozen=True, kw_only=True, tag=True):
 class RunStarted(_Record, frozen=True, kw_only=True, tag=True):
     """A run, or a further attempt of it, began. `agent` is the path of the agent that takes the input.
 
-    `settings` are those of the run that differ from the defaults, for whoever continues it.
+    `settings` are those of the run that differ from the defaults, for whoever continues it. `parent` is the call that
+    the run works for, if it does.
     """
 
     input: Content
@@ -189,6 +202,7 @@ class RunStarted(_Record, frozen=True, kw_only=True, tag=True):
     tree_hash: str = ""
     limits: Limits = Limits()
     settings: dict[str, Json] = {}
+    parent: ParentCall | None = None
 
 
 class Message(_Record, frozen=True, kw_only=True, tag=True):
@@ -233,7 +247,8 @@ class CallSettled(_Record, frozen=True, kw_only=True, tag=True):
     """The one final fact about a call; or, with `late`, the real outcome of one that was unknown or in the background.
 
     `response` is what the tool returned, or ``{"error": …}``; of a call that was stopped, what it had put out. `cause`
-    says why it was stopped or never started. A `detached` call goes on in the background, and its outcome comes late.
+    says why it was stopped or never started. A `detached` call goes on in the background, and its outcome comes late;
+    `child_run` is the run that it goes on as, if it does.
     `end_turn` ends the agent's turn without another model call; `escalate` ends the enclosing loop.
     """
 
@@ -245,6 +260,7 @@ class CallSettled(_Record, frozen=True, kw_only=True, tag=True):
     late: bool = False
     end_turn: bool = False
     escalate: bool = False
+    child_run: str = ""
 
 
 class CallProgress(_Record, frozen=True, kw_only=True, tag=True):

@@ -9,7 +9,8 @@ from typing import get_args
 from heaveto.agents.base import AGENT_ADVICE, BaseAgent, check_tree
 from heaveto.agents.llm import LlmAgent
 from heaveto.agents.pieces import as_pieces, require_piece
-from heaveto.errors import ConfigError
+from heaveto.agents.tool import AgentTool
+from heaveto.errors import ConfigError, DuplicateNameError
 from heaveto.runner.config import OnCrash
 from heaveto.runner.hooks import Hooks, Plugin
 
@@ -63,6 +64,7 @@ class App:
         self.max_concurrent_calls_per_user = max_concurrent_calls_per_user
         self.agents = check_tree(root_agent)
         self.hooks = Hooks(as_pieces(plugins, Plugin, f"App {name!r}: plugins", "pass an instance of a Plugin"))
+        self._background = _background_agents(root_agent)
         self.tree_hash = _hash_tree(root_agent)
 
     @property
@@ -70,14 +72,39 @@ class App:
         return self.hooks.plugins
 
     def agent_at(self, path: str) -> BaseAgent:
-        """Return the agent at a stored path, or its nearest ancestor that still exists (F32)."""
-        agent = self.root_agent
+        """Return the agent at a stored path, or its nearest ancestor that still exists (F32).
+
+        The root of a path may be an agent that works as a tool in the background.
+        """
+        agent = self._background.get(path.partition("/")[0], self.root_agent)
         for name in path.split("/")[1:]:
             child = next((child for child in agent.sub_agents if child.name == name), None)
             if child is None:
                 break
             agent = child
         return agent
+
+
+def _background_agents(root: BaseAgent) -> dict[str, BaseAgent]:
+    """Return the agents that work as tools in the background, those of their own tools included, by name.
+
+    Raises:
+        DuplicateNameError: two have the same name, or that of the root, so that a log could not tell them apart.
+    """
+    found: dict[str, BaseAgent] = {}
+    trees, seen = [root], {id(root)}
+    while trees:
+        for agent in trees.pop().walk():
+            for tool in agent.tools if isinstance(agent, LlmAgent) else ():
+                if not isinstance(tool, AgentTool) or id(tool.agent) in seen:
+                    continue
+                seen.add(id(tool.agent))
+                trees.append(tool.agent)
+                if tool.background:
+                    if tool.agent.name in found or tool.agent.name == root.name:
+                        raise DuplicateNameError("agent", tool.agent.name, "those that work in the background")
+                    found[tool.agent.name] = tool.agent
+    return found
 
 
 def _hash_tree(root: BaseAgent) -> str:

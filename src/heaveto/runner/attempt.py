@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from heaveto.agents.base import BaseAgent
 from heaveto.errors import RunCancelled
 from heaveto.events.contents import ArtifactInfo, Blob, Json
-from heaveto.events.records import Answered, CallProgress, Cause, Paused, WaitingCall
+from heaveto.events.records import Answered, CallProgress, Cause, ParentCall, Paused, WaitingCall
 from heaveto.runner.blocking import run_in_thread
 from heaveto.runner.services import logger
 from heaveto.tools.base import Reply, ToolContext, end_context
@@ -61,6 +61,9 @@ class EndedAttempt:
         self._refuse()
 
     async def run_agent(self, agent: BaseAgent, task: str) -> str:
+        self._refuse()
+
+    async def run_in_background(self, agent: BaseAgent, task: str) -> None:
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -204,6 +207,20 @@ class Attempt:
     async def run_agent(self, agent: BaseAgent, task: str) -> str:
         ctx = self._operation.agent_ctx
         return await ctx.host.run_task(agent, f"{ctx.branch}@{self.ctx.call_id}", task)
+
+    async def run_in_background(self, agent: BaseAgent, task: str) -> None:
+        operation, ctx = self._operation, self.ctx
+        parent = ParentCall(ctx.session, ctx.run_id, ctx.call_id, operation.tool.name)
+        children = operation.live.services.children
+        child = await children.start(parent, agent, task)
+        await operation.detach({"run_id": child.run_id}, child_run=child.run_id)
+        try:
+            await child.wait()
+        except asyncio.CancelledError:
+            await child.cancel(cause=self.cancelled or "user", by=f"run {ctx.run_id}")
+            raise
+        finally:
+            await children.deliver(operation.live.services, child.state, child.run_id)
 
 
 async def _contained(work: Awaitable[Any]) -> Any:

@@ -141,6 +141,7 @@ class Inbox:
         return Queued(
             id=record_id, time=time, run_id=ticket.run_id, input=ticket.content, owner=self._services.store.owner,
             settings=ticket.config.settings, state_delta=ticket.recorded_delta,
+            trigger=ticket.trigger, agent=ticket.agent, parent=ticket.parent,
         )  # fmt: skip
 
 
@@ -148,4 +149,6 @@ def _adopt(queued: Queued) -> Ticket:
     """Make a ticket for a message that another process put into the inbox."""
     config = RunConfig.of_settings(queued.settings)
     admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    return Ticket(queued.run_id, queued.input, config, admitted, trigger=queued.trigger)
+    return Ticket(
+        queued.run_id, queued.input, config, admitted, trigger=queued.trigger, agent=queued.agent, parent=queued.parent
+    )

@@ -139,8 +139,11 @@ class Lane:
         """Stop the calls in the background, those of one run or all, and wait up to the grace for their ends."""
         calls = [call for call in self.log.state.background.values() if run_id in (None, call.run_id)]
         desk = CallDesk(self._services, self.log)
+        children = [call.settled.child_run for call in calls if call.settled is not None and call.settled.child_run]
         stops = (desk.cancel(call.run_id, call.call.call_id, cause, by=by, reason=reason) for call in calls)
-        await asyncio.gather(*stops)
+        await asyncio.gather(
+            *stops, *(self._services.children.stop(self._services, child, cause, by) for child in children)
+        )
 
     def spawn(self, work: Coroutine[Any, Any, object], name: str) -> None:
         """Start background work that the closing runner waits for."""
@@ -326,6 +329,7 @@ class Lane:
             return []
         run = self.log.state.run(run_id)
         await self._tell_end(run)
+        await self._deliver(run)
         return [run_id] if run.ended is not None else []
 
     async def _run(self, lease: Lease, ticket: Ticket) -> str:
@@ -366,6 +370,7 @@ class Lane:
                     run is not None and run.run_id == unfinished.run_id
                 )
                 await self._tell_end(ended, redelivered=not is_first)
+                await self._deliver(ended)
                 self._inbox.withdrawn.discard(unfinished.run_id)
                 settled.append(unfinished.run_id)
         self._reap = False
@@ -376,7 +381,9 @@ class Lane:
         state, services = self.log.state, self._services
         for call_id in tuple(state.background):
             call = state.calls.get(call_id)
-            if call is None or call_id in services.background_calls or await services.store.is_alive(call.owner):
+            if call is None or call_id in services.background_calls or (call.settled and call.settled.child_run):
+                continue  # a child run is found again, and brings its outcome itself
+            if await services.store.is_alive(call.owner):
                 continue
             record_id, time = services.stamp()
             lost = CallSettled(
@@ -391,6 +398,11 @@ class Lane:
             await tell_end(self._services, self.key, run, redelivered=redelivered)
         finally:
             self._telling_end = False
+
+    async def _deliver(self, run: RunState) -> None:
+        """Bring the outcome of a run that worked for a call of another one home."""
+        if run.parent is not None and run.ended is not None:
+            await self._services.children.deliver(self._services, self.log.state, run.run_id)
 
     # --- stragglers -----------------------------------------------------------------------------------------------
 

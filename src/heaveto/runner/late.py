@@ -24,7 +24,7 @@ async def record_late(services: Services, log: SessionLog, settled: CallSettled,
         async with log.still():
             call = log.state.calls.get(settled.call_id)
             if call is None or not call.awaits_late_result:
-                logger.warning("call %s was settled late before", settled.call_id)
+                logger.debug("call %s was settled late before", settled.call_id)
                 return False
             wakes = call.is_in_background and settled.status != "cancelled" and log.state.run(call.run_id).ended
             batch = [settled, *more, *([_waking(services, settled)] if wakes else [])]
@@ -33,7 +33,7 @@ async def record_late(services: Services, log: SessionLog, settled: CallSettled,
             except LogMovedError:
                 await log.refresh()
             except GuardTakenError:
-                logger.warning("call %s was settled late before", settled.call_id)
+                logger.debug("call %s was settled late before", settled.call_id)
                 return False
             else:
                 return bool(wakes)

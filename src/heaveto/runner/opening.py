@@ -91,11 +91,11 @@ def _is_cancelled() -> bool:
 def _started(live: AgentHost, ticket: Ticket, content: Content) -> list[Record]:
     record_id, time = live.services.stamp()
     app = live.services.app
-    active = live.log.state.active_agent
+    active = ticket.agent or live.log.state.active_agent
     agent = app.agent_at(active) if active else app.root_agent
     started = RunStarted(
         id=record_id, time=time, run_id=ticket.run_id, input=content, trigger=ticket.trigger, agent=agent.path,
-        tree_hash=app.tree_hash, limits=ticket.config.limits, settings=ticket.config.settings,
+        tree_hash=app.tree_hash, limits=ticket.config.limits, settings=ticket.config.settings, parent=ticket.parent,
     )  # fmt: skip
     # What was queued has its delta in the log, that of merged messages included.
     delta = live.run.state_delta or ticket.recorded_delta

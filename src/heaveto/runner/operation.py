@@ -546,10 +546,10 @@ class ToolOperation:
         self._answer = asyncio.get_running_loop().create_future()
         return await self._answer
 
-    async def detach(self, response: dict[str, Json] | None) -> None:
+    async def detach(self, response: dict[str, Json] | None, *, child_run: str = "") -> None:
         """Answer the call now, and let it work on; a call in the background already stays there."""
         if not self.is_in_background:
-            await self.record_aside(self.settlement("detached", response))
+            await self.record_aside(replace(self.settlement("detached", response), child_run=child_run))
             self.look()
 
     @property

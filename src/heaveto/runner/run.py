@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from heaveto.core.close import report_of
+from heaveto.core.fold import SessionState
 from heaveto.core.status import RunStatus
 from heaveto.errors import RunFailedError, RunStoppedError
 from heaveto.events.contents import text_of
@@ -49,6 +50,11 @@ class Run:
         """Where the run stands, as far as this process has read the log."""
         return self._lane.log.state.run(self.run_id).status
 
+    @property
+    def state(self) -> SessionState:
+        """What its log tells, as far as this process has read it. Look, and change nothing."""
+        return self._lane.log.state
+
     def stream(self, *, after: int | None = None, deltas: bool = True) -> RecordReader:
         """Follow the run: its records with a seq greater than `after` (None: from its beginning), then what comes.
 
@@ -84,11 +90,7 @@ class Run:
         self.raise_if_failed(ended)
         if ended.outcome == "cancelled":
             raise RunStoppedError(self.run_id, report_of(ended))
-        state = self._lane.log.state
-        for record in reversed(state.records[state.run(self.run_id).started_seq : ended.seq]):
-            if isinstance(record, Message) and record.run_id == self.run_id and _is_answer(record):
-                return text_of(record.parts)
-        return ""
+        return answer_of(self.state, self.run_id)
 
     def cancel_soon(self, *, cause: Cause = "user", by: str = "", reason: str = "") -> None:
         """Ask for a stop and return at once: from any thread, signal handler or callback. `wait` tells its end."""
@@ -144,6 +146,16 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self.run_id} of {self.session}: {self.status}>"
+
+
+def answer_of(state: SessionState, run_id: str) -> str:
+    """Return the last text that an agent said in a run's conversation."""
+    run = state.run(run_id)
+    last = run.ended.seq if run.ended is not None else None
+    for record in reversed(state.records[max(0, run.started_seq - 1) : last]):
+        if isinstance(record, Message) and record.run_id == run_id and _is_answer(record):
+            return text_of(record.parts)
+    return ""
 
 
 def _is_answer(message: Message) -> bool:

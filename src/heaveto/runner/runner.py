@@ -21,7 +21,7 @@ from heaveto.agents.llm import LlmAgent
 from heaveto.artifacts.base import ArtifactService
 from heaveto.artifacts.in_store import StoreArtifacts
 from heaveto.clock import Clock, SystemClock
-from heaveto.core.close import Ending
+from heaveto.core.close import Ending, report_since
 from heaveto.core.gate import GateState
 from heaveto.errors import (
     CallInMessageError,
@@ -47,6 +47,7 @@ from heaveto.models.base import Model
 from heaveto.runner.app import App
 from heaveto.runner.calls import CallDesk, Question, open_questions
 from heaveto.runner.checks import require_id, require_message, require_parts_of_runner
+from heaveto.runner.children import ChildRuns
 from heaveto.runner.config import RunConfig
 from heaveto.runner.facade import Background
 from heaveto.runner.gate import Gate
@@ -120,8 +121,9 @@ class Runner:
         self.store: Store = MemoryStore() if store is None else store
         clock = clock or SystemClock()
         self._services = Services(
-            app, self.store, clock, ids or SystemIds(), artifacts or StoreArtifacts(self.store), Gate(clock), self._kick
-        )
+            app, self.store, clock, ids or SystemIds(), artifacts or StoreArtifacts(self.store), Gate(clock),
+            ChildRuns(self._lane, self._begin, self._stop), self._kick,
+        )  # fmt: skip
         self._lanes: OrderedDict[SessionKey, Lane] = OrderedDict()
         """The lanes that are kept, the most recently used last."""
         self._known_lanes: WeakValueDictionary[SessionKey, Lane] = WeakValueDictionary()
@@ -196,15 +198,19 @@ class Runner:
             raise RunnerClosedError
         content = _check_message(new_message)
         delta = {key: _as_recorded(key, value) for key, value in (state_delta or {}).items()}
-        lane = self._lane(self._key(user_id, session_id))
+        key = self._key(user_id, session_id)
         ticket = Ticket(
             run_id or self._services.ids.record_id(), content, run_config or RunConfig(),
             asyncio.get_running_loop().create_future(), idempotency_key, _fingerprint(content), delta,
         )  # fmt: skip
+        return await self._begin(key, ticket, is_new_id=run_id is None)
+
+    async def _begin(self, key: SessionKey, ticket: Ticket, *, is_new_id: bool = False) -> Run:
+        lane = self._lane(key)
         if (same := await self._find_same(lane, ticket)) is not None:
             return same
-        if run_id is not None and await self.store.find_run(run_id) is not None:
-            raise RunIdTakenError(run_id)
+        if not is_new_id and await self.store.find_run(ticket.run_id) is not None:
+            raise RunIdTakenError(ticket.run_id)
         position = lane.log.state.last_seq
         try:
             await self._lane(lane.key).admit(ticket)  # looked up again: it is used now, whatever came between
@@ -301,7 +307,9 @@ class Runner:
         await handle.wait()
         if scope != "turn":
             await lane.stop_background(run_id if scope == "children" else None, cause, by=by, reason=reason)
-        return handle.report or asked
+        if handle.report is None or run.ended is None:
+            return asked
+        return report_since(handle.report, lane.log.state.records[run.ended.seq :])
 
     async def cancel_call(
         self, run_id: str, call_id: str, *, by: str = "", reason: str = "", cause: Cause = "user"
@@ -315,8 +323,10 @@ class Runner:
             UnknownRunError, UnknownCallError
         """
         lane = await self._lane_of(run_id)
-        calls = CallDesk(self._services, lane.log)
-        return await calls.cancel(run_id, call_id, cause, by=by, reason=reason)
+        call = lane.log.state.background.get(call_id)
+        if call is not None and call.settled is not None and call.settled.child_run:
+            await self._services.children.stop(self._services, call.settled.child_run, cause, by)
+        return await CallDesk(self._services, lane.log).cancel(run_id, call_id, cause, by=by, reason=reason)
 
     async def detach(self, run_id: str, call_id: str) -> str:
         """Move a running call into the background: it is answered with a handle now, and works on (F138).
@@ -440,10 +450,19 @@ class Runner:
             for run_id in [*state.queue, *([state.current] if state.current is not None else [])]:
                 await self._stop(run_id, key, "user", by, reason or "the session is erased")
             await lane.stop_background(None, "user", by=by, reason="the session is erased")
-        await self._services.artifacts.erase(key)
+            await self._erase_children(state.records, by, reason)
         tombstone = await self.store.erase_session(key, by=by, reason=reason)
+        await self._services.artifacts.erase(key)
         self._lanes.pop(key, None)
         return tombstone
+
+    async def _erase_children(self, records: Sequence[Record], by: str, reason: str) -> None:
+        """Erase the sessions of the runs that worked for calls of a session."""
+        for record in records:
+            if isinstance(record, CallSettled) and record.child_run:
+                key = await self.store.find_run(record.child_run)
+                if key is not None:
+                    await self._erase(key, by, reason)
 
     async def records(self, *, user_id: str, session_id: str, after: int = 0) -> list[Record]:
         """Return a session's log behind a seq.

@@ -8,9 +8,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from heaveto.agents.base import BaseAgent
 from heaveto.artifacts.base import ArtifactService
 from heaveto.clock import Clock
-from heaveto.events.records import Cause, SessionKey
+from heaveto.core.fold import SessionState
+from heaveto.events.records import Cause, ParentCall, RunEnded, SessionKey, StopReport
 from heaveto.ids import IdSource
 from heaveto.runner.app import App
 from heaveto.runner.gate import Gate
@@ -31,6 +33,49 @@ class BackgroundCall(Protocol):
     def cut(self, cause: Cause) -> None: ...
 
 
+class ChildRun(Protocol):
+    """A run that works for a call, as that call sees it."""
+
+    run_id: str
+
+    @property
+    def state(self) -> SessionState:
+        """What is known of its session."""
+        ...
+
+    async def wait(self) -> RunEnded: ...
+    async def cancel(self, *, cause: Cause, by: str) -> StopReport: ...
+
+
+class Children(Protocol):
+    """Starts runs that work for calls, and brings their outcomes home."""
+
+    async def start(self, parent: ParentCall, agent: BaseAgent, task: str) -> ChildRun:
+        """Start a run for a call; a repeated start is the same run."""
+        ...
+
+    async def deliver(self, services: Services, state: SessionState, run_id: str) -> None:
+        """Record the outcome of a run that has ended as that of the call it worked for. Idempotent."""
+        ...
+
+    async def stop(self, services: Services, run_id: str, cause: Cause, by: str) -> None:
+        """Stop such a run, wherever it is carried."""
+        ...
+
+
+class _Childless:
+    """Who carries no runs starts none either."""
+
+    async def start(self, parent: ParentCall, agent: BaseAgent, task: str) -> ChildRun:
+        raise NotImplementedError
+
+    async def deliver(self, services: Services, state: SessionState, run_id: str) -> None:
+        pass
+
+    async def stop(self, services: Services, run_id: str, cause: Cause, by: str) -> None:
+        pass
+
+
 @dataclass(slots=True)
 class Services:
     """The app, where it is durable, and where time and ids come from."""
@@ -41,7 +86,8 @@ class Services:
     ids: IdSource
     artifacts: ArtifactService
     gate: Gate
-    kick: Callable[[SessionKey], None]
+    children: Children = field(default_factory=_Childless)
+    kick: Callable[[SessionKey], None] = lambda _: None
     """Tells a session's lane that there is something to do."""
     background_calls: dict[str, BackgroundCall] = field(default_factory=dict[str, "BackgroundCall"])
     """Calls in the background that work in this process, by call id."""

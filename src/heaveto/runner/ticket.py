@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from heaveto.events.contents import Content, Json
-from heaveto.events.records import Trigger
+from heaveto.events.records import ParentCall, Trigger
 from heaveto.runner.config import RunConfig
 from heaveto.stores.base import Guard
 
@@ -16,6 +16,8 @@ class Ticket:
     """A message on its way to becoming a run.
 
     Attributes:
+        agent: the path of the agent that takes the message; empty for the session's active one.
+        parent: the call that the run works for.
         admitted: resolved when the message is durable, as a run or in the inbox; the run id may have become another's.
         failure: why this process gave the run up, where its log cannot tell.
         cause: the original error of a failed run.
@@ -29,6 +31,8 @@ class Ticket:
     fingerprint: str = ""
     state_delta: dict[str, Json] = field(default_factory=dict[str, Json])
     trigger: Trigger = "message"
+    agent: str = ""
+    parent: ParentCall | None = None
     failure: BaseException | None = None
     cause: BaseException | None = None
 

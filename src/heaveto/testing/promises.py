@@ -6,17 +6,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 from heaveto.events.contents import FunctionCall, calls_of
 from heaveto.events.records import (
+    Answered,
+    CallProgress,
     CallSettled,
     CallStarted,
+    CallStatus,
+    CancelRequested,
     Delta,
     Message,
+    Paused,
     Queued,
     Record,
     RunEnded,
     RunStarted,
+    StateChanged,
     Usage,
 )
 
@@ -59,7 +67,9 @@ def _line(record: Record) -> str:
         case RunEnded():
             return f"{text} {record.outcome} {record.cause} {record.error}"
         case CallStarted():
-            return f"{text} {record.name} {record.call_id[-6:]}"
+            return f"{text} {record.name} {record.call_id[-6:]} attempt={record.attempt} replay={record.replay}"
+        case RunStarted():
+            return f"{text} attempt={record.attempt} trigger={record.trigger}"
         case _:
             return text
 
@@ -73,67 +83,134 @@ def _numbering(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _runs(records: Sequence[Record], open_runs: int) -> Iterator[str]:
-    """One at a time, one ending each, and nothing behind it but late results."""
+    """One at a time, in attempts that count up, one ending each, and nothing behind it but what comes late."""
     current: str | None = None
     ended: dict[str, int] = {}
-    started: set[str] = set()
+    stopped: set[str] = set()
+    attempts: dict[str, int] = {}
+    late = _LateRecords()
     for record in records:
-        if record.run_id in ended and not (isinstance(record, CallSettled) and record.late):
+        if record.run_id in ended and not late.allows(record):
             yield f"{type(record).__name__} {record.seq} stands behind the ending of its run, {ended[record.run_id]}"
+        late.take(record)
         if isinstance(record, RunStarted):
-            if current is not None:
+            if current not in (None, record.run_id):
                 yield f"run {record.run_id} started at {record.seq} while run {current} was open"
-            if record.run_id in started:
-                yield f"run {record.run_id} started twice"
-            current = record.run_id
-            started.add(record.run_id)
+            if record.attempt != attempts.get(record.run_id, 0) + 1:
+                yield f"run {record.run_id} began attempt {record.attempt} after {attempts.get(record.run_id, 0)}"
+            if record.attempt > 1 and record.run_id in stopped:
+                yield f"run {record.run_id} was continued at {record.seq}, and had been asked to stop"
+            current, attempts[record.run_id] = record.run_id, record.attempt
+        elif isinstance(record, CancelRequested) and not record.call_id:
+            stopped.add(record.run_id)
         elif isinstance(record, RunEnded):
             ended.setdefault(record.run_id, record.seq)
             current = None if current == record.run_id else current
-    unended = started - set(ended)
+    unended = set(attempts) - set(ended)
     if len(unended) > open_runs:
         yield f"runs without an ending: {sorted(unended)}"
 
 
+class _LateRecords:
+    """What may follow the ending of a run: what becomes of calls that work on, and what they and people say to that."""
+
+    def __init__(self) -> None:
+        self._status: dict[str, CallStatus] = {}
+        self._last: Record | None = None
+
+    def take(self, record: Record) -> None:
+        if isinstance(record, CallSettled):
+            self._status[record.call_id] = record.status
+        self._last = record
+
+    def allows(self, record: Record) -> bool:
+        match record:
+            case CallSettled():
+                return record.late
+            case StateChanged():  # what the call has set comes in the same append as its result
+                last = self._last
+                is_late = isinstance(last, StateChanged) or (isinstance(last, CallSettled) and last.late)
+                return is_late and last is not None and last.run_id == record.run_id
+            case CallProgress() | Answered():
+                return self._status.get(record.call_id) == "detached"
+            case Paused():
+                return record.held and all(self._status.get(call.call_id) == "detached" for call in record.waiting)
+            case CancelRequested():
+                return self._status.get(record.call_id) in ("detached", "unknown")
+            case _:
+                return False
+
+
+@dataclass(slots=True)
+class _Call:
+    """What the log says of one call."""
+
+    call: FunctionCall
+    run_id: str
+    starts: list[CallStarted] = field(default_factory=list[CallStarted])
+    settlements: list[CallSettled] = field(default_factory=list[CallSettled])
+
+    def __str__(self) -> str:
+        return f"call {self.call.name} {self.call.call_id[-6:]}"
+
+
 def _calls(records: Sequence[Record], executions: Mapping[str, int] | None) -> Iterator[str]:
-    proposed: dict[str, tuple[FunctionCall, str]] = {}
+    calls: dict[str, _Call] = {}
     for record in records:
         if isinstance(record, Message) and record.author != "user":
             for call in calls_of(record.parts):
-                if call.call_id in proposed:
+                if call.call_id in calls:
                     yield f"call {call.call_id} was proposed twice"
-                proposed[call.call_id] = (call, record.run_id)
+                calls[call.call_id] = _Call(call, record.run_id)
+        elif isinstance(record, CallStarted) and record.call_id in calls:
+            calls[record.call_id].starts.append(record)
+        elif isinstance(record, CallSettled) and record.call_id in calls:
+            calls[record.call_id].settlements.append(record)
     ended = {record.run_id for record in records if isinstance(record, RunEnded)}
-    for call_id, (call, run_id) in proposed.items():
-        if run_id in ended:
-            times = None if executions is None else executions.get(call_id, 0)
-            yield from _call(f"call {call.name} {call_id[-6:]}", call_id, records, times)
+    for call_id, known in calls.items():
+        times = None if executions is None else executions.get(call_id, 0)
+        yield from _attempts(known, times)
+        if known.run_id in ended:
+            yield from _settlements(known, times)
     for call_id in executions or {}:
-        if call_id not in proposed:
+        if call_id not in calls:
             yield f"call {call_id} was executed, and no message of the log makes it"
 
 
-def _call(what: str, call_id: str, records: Sequence[Record], executions: int | None) -> Iterator[str]:
-    started = [record for record in records if isinstance(record, CallStarted) and record.call_id == call_id]
-    settled = [record for record in records if isinstance(record, CallSettled) and record.call_id == call_id]
-    first = [record for record in settled if not record.late]
-    if len(first) != 1 or len(settled) > 2:
-        yield f"{what} has {len(first)} settlements, and {len(settled) - len(first)} late ones"
+def _attempts(call: _Call, executions: int | None) -> Iterator[str]:
+    """Each execution has a durable start, and there is another one only where the start before it allowed that."""
+    if [start.attempt for start in call.starts] != list(range(1, len(call.starts) + 1)):
+        yield f"{call} has the attempts {[start.attempt for start in call.starts]}"
+    if len({start.idempotency_key for start in call.starts}) > 1:
+        yield f"{call} has several idempotency keys: {[start.idempotency_key for start in call.starts]}"
+    for start in call.starts[:-1]:
+        if start.replay == "never":
+            yield f"{call} was started again after attempt {start.attempt}, and must never be"
+    over = next((settled.seq for settled in call.settlements if settled.status != "detached"), None)
+    for start in call.starts:
+        if over is not None and start.seq > over:
+            yield f"{call} was started at {start.seq}, and was settled at {over}"
+    if executions is not None and executions > len(call.starts):
+        yield f"{call} was executed {executions} times, with {len(call.starts)} durable starts"
+
+
+def _settlements(call: _Call, executions: int | None) -> Iterator[str]:
+    """One settlement, which is true of what was done; then its real outcome, where the first one was not that."""
+    if not call.settlements or call.settlements[0].late:
+        yield f"{call} was not settled with its run"
         return
-    status = first[0].status
+    for previous, settled in pairwise(call.settlements):
+        is_outcome = settled.late or previous.status == "detached"
+        if not (is_outcome and previous.status in ("unknown", "detached")):
+            yield f"{call} was settled again: {settled.status} at {settled.seq}, after {previous.status}"
+    first = call.settlements[0]
     # The process that recorded a start may know that it never came to it; who finds a dead process's start may not.
-    if status == "not_started" and started and (executions or first[0].cause == "crash"):
-        yield f"{what} was started and is said not to be"
-    if status in ("cancelled", "unknown") and not started:
-        yield f"{what} was never started and is said to be {status}"
-    if executions is None:
-        return
-    if executions > 1:
-        yield f"{what} was executed {executions} times"
-    if executions and not started:
-        yield f"{what} was executed without a durable start"
-    if executions and status in ("not_started", "denied"):
-        yield f"{what} was executed and is said to be {status}"
+    if first.status == "not_started" and (len(call.starts) > 1 or (call.starts and first.cause == "crash")):
+        yield f"{call} was started and is said not to be"
+    if first.status in ("cancelled", "unknown", "detached") and not call.starts:
+        yield f"{call} was never started and is said to be {first.status}"
+    if executions and first.status in ("not_started", "denied"):
+        yield f"{call} was executed and is said to be {first.status}"
 
 
 def _readers(records: Sequence[Record], seen: Iterable[Record | Delta]) -> Iterator[str]:

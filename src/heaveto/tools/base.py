@@ -46,6 +46,7 @@ class CallHost(Protocol):
     async def list_artifacts(self) -> list[ArtifactInfo]: ...
     async def cancel_run(self, by: str, reason: str) -> None: ...
     async def run_agent(self, agent: Any, task: str) -> str: ...
+    async def run_in_background(self, agent: Any, task: str) -> None: ...
 
 
 class ToolContext:
@@ -178,6 +179,14 @@ class ToolContext:
     async def run_agent(self, agent: Any, task: str) -> str:
         """Run an agent within this run, in a branch of its own that sees only `task`; return its final text."""
         return await self._host.run_agent(agent, task)
+
+    async def run_in_background(self, agent: Any, task: str) -> None:
+        """Let an agent work on `task` in a run and a session of its own, and let this call go on as that run.
+
+        Returns when the run has ended and its outcome is that of this call. Cancelling it stops the run. Only an agent
+        that is an `AgentTool` of the app with ``background=True`` can be found again after a crash.
+        """
+        await self._host.run_in_background(agent, task)
 
 
 def as_blob(content: Blob | bytes | str, mime_type: str = "") -> Blob:

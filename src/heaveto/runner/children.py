@@ -1,0 +1,68 @@
+"""Runs that work for a call of another run, in sessions of their own: agents that work as tools in the background."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from heaveto.agents.base import BaseAgent
+from heaveto.core.fold import SessionState
+from heaveto.errors import SessionErasedError, UnknownRunError, UnknownSessionError
+from heaveto.events.contents import Content, Json
+from heaveto.events.records import CallSettled, CallStatus, Cause, ParentCall, RunEnded, SessionKey, StopReport
+from heaveto.runner.config import RunConfig
+from heaveto.runner.lane import Lane
+from heaveto.runner.late import record_late
+from heaveto.runner.run import Run, answer_of
+from heaveto.runner.services import Services
+from heaveto.runner.ticket import Ticket
+
+Begin = Callable[[SessionKey, Ticket], Awaitable[Run]]
+Stop = Callable[[str, SessionKey, Cause, str, str], Awaitable[StopReport]]
+
+
+class ChildRuns:
+    """Implements `heaveto.runner.services.Children` on a runner's lanes."""
+
+    def __init__(self, lane_of: Callable[[SessionKey], Lane], begin: Begin, stop: Stop) -> None:
+        self._lane_of, self._begin, self._stop = lane_of, begin, stop
+
+    async def start(self, parent: ParentCall, agent: BaseAgent, task: str) -> Run:
+        key = SessionKey(parent.key.app, parent.key.user, f"{parent.key.session}~{parent.call_id}")
+        ticket = Ticket(
+            f"{parent.run_id}~{parent.call_id}", Content.of(task), RunConfig(),
+            asyncio.get_running_loop().create_future(), idempotency_key=parent.call_id, agent=agent.path, parent=parent,
+        )  # fmt: skip
+        return await self._begin(key, ticket)
+
+    async def deliver(self, services: Services, state: SessionState, run_id: str) -> None:
+        run = state.run(run_id)
+        parent, ended = run.parent, run.ended
+        if parent is None or ended is None:
+            return
+        lane = self._lane_of(parent.key)
+        with suppress(SessionErasedError, UnknownSessionError):
+            if lane.live is None:
+                await lane.log.refresh()
+            if await record_late(services, lane.log, _outcome(services, parent, ended, answer_of(state, run_id))):
+                lane.kick()
+
+    async def stop(self, services: Services, run_id: str, cause: Cause, by: str) -> None:
+        key = await services.store.find_run(run_id)
+        with suppress(SessionErasedError, UnknownRunError):
+            if key is not None:
+                await self._stop(run_id, key, cause, by, "")
+
+
+def _outcome(services: Services, parent: ParentCall, ended: RunEnded, answer: str) -> CallSettled:
+    """Return a run's ending as the late outcome of its call: failed and stopped stay apart (F154)."""
+    statuses: dict[str, CallStatus] = {"completed": "succeeded", "failed": "failed", "cancelled": "cancelled"}
+    response: dict[str, Json] | None = {"result": answer} if answer or ended.outcome == "completed" else None
+    if ended.error is not None:
+        response = {"error": f"{ended.error.type}: {ended.error.message}"}
+    record_id, time = services.stamp()
+    return CallSettled(
+        id=record_id, time=time, run_id=parent.run_id, call_id=parent.call_id, name=parent.name,
+        status=statuses[ended.outcome], response=response, cause=ended.cause, late=True,
+    )  # fmt: skip
