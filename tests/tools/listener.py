@@ -59,7 +59,7 @@ class Listener:
     async def ask(self, hint: str, schema: dict[str, Json] | None) -> Reply:
         return Reply(accepted=True, value=hint.upper(), by="ann")
 
-    async def detach(self, response: dict[str, Json] | None) -> None:
+    async def run_in_background(self, response: dict[str, Json] | None) -> None:
         self.values.append(response)
 
     async def save_artifact(self, name: str, content: Blob) -> int:
