@@ -59,7 +59,7 @@ class Listener:
     async def ask(self, hint: str, schema: dict[str, Json] | None) -> Reply:
         return Reply(accepted=True, value=hint.upper(), by="ann")
 
-    async def run_in_background(self, response: dict[str, Json] | None) -> None:
+    async def detach(self, response: dict[str, Json] | None) -> None:
         self.values.append(response)
 
     async def save_artifact(self, name: str, content: Blob) -> int:
@@ -76,6 +76,9 @@ class Listener:
         self.values.append([by, reason])
 
     async def run_agent(self, agent: Any, task: str) -> str:
+        raise AssertionError
+
+    async def run_in_background(self, agent: Any, task: str) -> None:
         raise AssertionError
 
 

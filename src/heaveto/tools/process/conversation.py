@@ -240,8 +240,8 @@ class _Conversation:
                 await ctx.progress(value)
             case "ask", (hint, schema):
                 return await ctx.ask(hint, schema)
-            case "run_in_background", (response,):
-                await ctx.run_in_background(response)
+            case "detach", (response,):
+                await ctx.detach(response)
             case "save_artifact", (name, content):
                 return await ctx.save_artifact(name, content)
             case "load_artifact", (name, version):

@@ -131,8 +131,8 @@ class RemoteHost:
         reply: Reply = self.request("ask", hint, schema)
         return reply
 
-    async def run_in_background(self, response: dict[str, Json] | None) -> None:
-        self.request("run_in_background", response)
+    async def detach(self, response: dict[str, Json] | None) -> None:
+        self.request("detach", response)
 
     async def save_artifact(self, name: str, content: Blob) -> int:
         version: int = self.request("save_artifact", name, content)
@@ -153,6 +153,9 @@ class RemoteHost:
         raise NotTransportableError("an agent", "run_agent works in the program's own process only")
 
     async def run_in_background(self, agent: Any, task: str) -> None:
+        raise NotTransportableError("an agent", "run_in_background works in the program's own process only")
+
+    async def detach(self, agent: Any, task: str) -> None:
         raise NotTransportableError("an agent", "run_in_background works in the program's own process only")
 
     def request(self, method: str, *args: Any) -> Any:
