@@ -155,9 +155,6 @@ class RemoteHost:
     async def run_in_background(self, agent: Any, task: str) -> None:
         raise NotTransportableError("an agent", "run_in_background works in the program's own process only")
 
-    async def detach(self, agent: Any, task: str) -> None:
-        raise NotTransportableError("an agent", "run_in_background works in the program's own process only")
-
     def request(self, method: str, *args: Any) -> Any:
         """Have the parent do something, and wait for what comes of it."""
         number, answer = next(self._numbers), SimpleQueue[tuple[bool, bytes]]()
