@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -19,6 +20,7 @@ A: Key = ("tool", "a")
 B: Key = ("tool", "b")
 LIMITS: dict[Key, int] = {APP: 3, A: 1, B: 2}
 USERS = ("ann", "bob", "cy")
+KEYS = st.sets(st.sampled_from(("app", "own", "a", "b")), min_size=1)
 
 
 def request(call: str, user: str = "ann", *, inside: Sequence[str] = (), **slots: int) -> SlotRequest:
@@ -128,6 +130,19 @@ def test_giving_up_frees_what_was_kept() -> None:
     gate.leave(ref("b1"))
     assert not gate.enter(request("b2", b=1))
     assert names(gate.leave(ref("both"))) == ["b2"]
+
+
+def test_who_goes_at_last_lets_those_go_whom_its_kept_slot_held_back() -> None:
+    """A slot was kept by a lower limit than another call asks with: when the first goes, the other has room."""
+    gate = Admission(patience=0)
+    for call, slots in (("y0", {"y": 1}), ("x0", {"x": 2}), ("x1", {"x": 2})):
+        gate.enter(ask(call, "ann", slots))
+    assert not gate.enter(request("both", x=2, y=1))
+    gate.leave(ref("x0"))
+    assert gate.enter(request("x2", x=2))
+    assert not gate.enter(request("third", x=3))
+    gate.leave(ref("x1"))
+    assert names(gate.leave(ref("y0"))) == ["both", "third"]
 
 
 def test_a_call_inside_another_does_not_count_again() -> None:
@@ -259,15 +274,15 @@ class GateMachine(RuleBasedStateMachine):
 
     # --- steps ---
 
-    @rule(user=st.sampled_from(USERS), keys=st.sets(st.sampled_from(("app", "own", "a", "b")), min_size=1))
-    def come(self, user: str, keys: set[str]) -> None:
-        self.enter(self.make(user, keys, ()))
+    @rule(user=st.sampled_from(USERS), keys=KEYS, more=st.integers(0, 1))
+    def come(self, user: str, keys: set[str], more: int) -> None:
+        self.enter(self.make(user, keys, more, ()))
 
     @precondition(lambda self: self.running)
-    @rule(keys=st.sets(st.sampled_from(("app", "own", "a", "b")), min_size=1), data=st.data())
-    def come_inside(self, keys: set[str], data: st.DataObject) -> None:
+    @rule(keys=KEYS, more=st.integers(0, 1), data=st.data())
+    def come_inside(self, keys: set[str], more: int, data: st.DataObject) -> None:
         outer = self.running[data.draw(st.sampled_from(list(self.running)))].request
-        self.enter(self.make(outer.user, keys, (*outer.inside, outer.ref)))
+        self.enter(self.make(outer.user, keys, more, (*outer.inside, outer.ref)))
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
@@ -303,10 +318,11 @@ class GateMachine(RuleBasedStateMachine):
 
     # --- the model ---
 
-    def make(self, user: str, words: set[str], inside: tuple[CallRef, ...]) -> SlotRequest:
+    def make(self, user: str, words: set[str], more: int, inside: tuple[CallRef, ...]) -> SlotRequest:
+        """A request; `more` is added to its limits, since they may change while others wait."""
         self.number += 1
         named: dict[str, Key] = {"app": APP, "own": ("user", user), "a": A, "b": B}
-        slots = {named[word]: LIMITS.get(named[word], 2) for word in ("app", "own", "a", "b") if word in words}
+        slots = {named[word]: LIMITS.get(named[word], 2) + more for word in ("app", "own", "a", "b") if word in words}
         return SlotRequest("run", str(self.number), user, slots, inside)
 
     def enter(self, one: SlotRequest) -> None:
@@ -361,7 +377,8 @@ class GateMachine(RuleBasedStateMachine):
 
     def is_kept(self, key: Key, ref: CallRef, one: Waiter) -> bool:
         oldest, count, allowance = self.counts[key]
-        return oldest != ref and count >= allowance and not one.request.inside and self.count(key) + 1 >= one.needs[key]
+        is_due = oldest != ref and count >= allowance and not one.request.inside
+        return is_due and self.count(key) + 1 >= self.waiting[oldest].needs[key]
 
     def older(self, waiter: Waiter) -> list[Waiter]:
         return [one for one in self.waiting.values() if int(one.request.call_id) < int(waiter.request.call_id)]
@@ -424,6 +441,19 @@ def test_a_grant_costs_little_more_with_ten_thousand_waiting() -> None:
     """With 100 times as many waiting calls, of as many users, a grant takes at most twice the steps."""
     few, many = steps_of_a_grant(100), steps_of_a_grant(10_000)
     assert many < 2 * few
+
+
+def test_a_gate_forgets_those_who_gave_up() -> None:
+    """A thousand users who came, waited and left again leave no trace that grows, though the slot was never free."""
+    gate = Admission()
+    gate.enter(request("0", "dan", app=1, search=1))
+    gate.enter(request("still here", "dan", app=1, search=1))
+    sizes: list[int] = []
+    for number in range(1, 1001):
+        gate.enter(request(str(number), f"u{number}", app=1, own=1, search=1))
+        gate.leave(ref(str(number)))
+        sizes.append(len(pickle.dumps(gate)))
+    assert max(sizes[500:]) < 2 * max(sizes[:50])
 
 
 def test_a_free_slot_costs_the_same_however_many_wait_for_others() -> None:
