@@ -48,7 +48,7 @@ format: .venv/dev.stamp
 	$(BIN)/ruff format
 
 bench: .venv/demo.stamp
-	for program in import_time turn_cost sessions_at_once cancel_latency waiting_memory; do \
+	for program in import_time turn_cost call_cost sessions_at_once cancel_latency stop_tools waiting_memory; do \
 		$(BIN)/python benchmarks/$$program.py || exit 1; \
 	done
 

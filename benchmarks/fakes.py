@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 from heaveto.core.request import ModelRequest, Profile
@@ -25,6 +26,39 @@ class InstantModel(Model):
             yield TextChunk("done")
         else:
             yield CallChunk(0, "f", "id", '{"x":1}')
+        yield EndChunk()
+
+
+class AskingModel(Model):
+    """Makes `messages` messages with `calls` calls each, then says that it is done."""
+
+    name = "asking"
+    profile = Profile("fake")
+    messages = 1
+    calls = 1
+
+    async def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        if sum(turn.role == "tool" for turn in request.turns) < self.messages:
+            for index in range(self.calls):
+                yield CallChunk(index, "f", f"id{index}", '{"x":1}')
+        else:
+            yield TextChunk("done")
+        yield EndChunk()
+
+
+class BusyModel(Model):
+    """Calls a tool and gives it the user's text, as its `begun` or, to an agent, as its `request`."""
+
+    name = "busy"
+    profile = Profile("fake")
+
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
+
+    async def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        text = request.turns[-1].parts[-1].text or ""
+        word = "request" if self._tool == "agent" else "begun"
+        yield CallChunk(0, self._tool, "id", json.dumps({word: text}))
         yield EndChunk()
 
 

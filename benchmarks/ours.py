@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from fakes import f
 
@@ -12,6 +13,8 @@ from heaveto import LlmAgent, MemoryStore, Runner, SqliteStore
 from heaveto.events.records import Delta, Record, SessionKey
 from heaveto.models.base import Model
 from heaveto.stores.base import Store
+from heaveto.tools.base import Tool
+from heaveto.tools.toolset import Toolset
 
 APP, USER = "bench", "u"
 
@@ -23,8 +26,16 @@ def make_store(name: str, directory: str) -> Store:
 @asynccontextmanager
 async def open_runner(model: Model, store: Store) -> AsyncIterator[Runner]:
     """A runner for one agent with one tool; closing it closes the store."""
-    runner = Runner(agent=LlmAgent(name="a", model=model, tools=[f]), app_name=APP, store=store)
-    async with runner:
+    async with open_runner_for(f, model, store) as runner:
+        yield runner
+
+
+@asynccontextmanager
+async def open_runner_for(
+    tool: Tool | Toolset | Callable[..., Any], model: Model, store: Store
+) -> AsyncIterator[Runner]:
+    """The same for a tool of one's own."""
+    async with Runner(agent=LlmAgent(name="a", model=model, tools=[tool]), app_name=APP, store=store) as runner:
         yield runner
 
 
