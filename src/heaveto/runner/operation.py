@@ -470,14 +470,15 @@ class ToolOperation:
 
     def _consequences(self) -> list[Record]:
         """What is recorded together with the result: the state that the tool set, the agent it hands over to."""
-        records = self._state_changes()
+        records = self.state_changes()
         # An agent that works as a tool has its own tree.
         target = self.agent.root.find(self.attempt.ctx.transfer_to_agent or "")
         if target is not None:
             records.append(self.agent_ctx.transferred(target))
         return records
 
-    def _state_changes(self) -> list[Record]:
+    def state_changes(self) -> list[Record]:
+        """Take what was set through the context of the current attempt."""
         delta = self.attempt.state.take_delta()
         if not delta:
             return []
@@ -489,7 +490,7 @@ class ToolOperation:
         if self.live.sealing:
             await self.live.finished.wait()
         late = replace(settled, late=True)
-        if await record_late(self.live.services, self.live.log, late, self._state_changes()):
+        if await record_late(self.live.services, self.live.log, late, self.state_changes()):
             self.live.services.kick(self.live.key)
 
     async def replaced(self, response: dict[str, Json]) -> list[Record]:

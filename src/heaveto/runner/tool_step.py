@@ -116,6 +116,7 @@ class _Preparation:
         self.live.check()  # whatever the callback said: a stop came first (F153)
         if given is not None:
             return await self._early(operation, await operation.replaced(given))
+        self.live.stage(*operation.state_changes())  # theirs, not the attempt's: no other one asks them again
         if args != self.call.args:
             bound = self._bound(operation.tool, args)
             if isinstance(bound, str):
