@@ -8,10 +8,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from heaveto import AgentTool, App, LlmAgent, LoopAgent, ParallelAgent, Plugin, SequentialAgent, ToolContext
+from heaveto import (
+    AgentTool,
+    App,
+    FunctionTool,
+    LlmAgent,
+    LoopAgent,
+    ParallelAgent,
+    Plugin,
+    SequentialAgent,
+    ToolContext,
+)
 from heaveto.agents.base import BaseAgent
 from heaveto.core.request import ModelRequest
 from heaveto.events.contents import text_of
+from heaveto.events.records import Replay
+from heaveto.runner.config import OnCrash
 from heaveto.runner.hooks import RunEnd
 from heaveto.testing import ScriptedModel, call, say, usage
 
@@ -49,11 +61,11 @@ class Looker(Plugin):
         await asyncio.sleep(0)
 
 
-def make_tools(world: World) -> list[Callable[..., Any]]:
+def make_tools(world: World, replay: Replay = "never") -> list[FunctionTool]:
     async def act(ctx: ToolContext, n: int = 1) -> dict[str, int]:
         """Do something that shows outside."""
         world.executions[ctx.call_id] += 1
-        ctx.state["acted"] = n
+        ctx.state[f"acted {n}"] = True
         await asyncio.sleep(0)
         return {"acted": n}
 
@@ -63,7 +75,13 @@ def make_tools(world: World) -> list[Callable[..., Any]]:
         ctx.escalate = True
         return "enough"
 
-    return [act, enough]
+    async def finish(ctx: ToolContext) -> str:
+        """End the agent's turn."""
+        world.executions[ctx.call_id] += 1
+        ctx.end_turn = True
+        return "finished"
+
+    return [FunctionTool(function, replay=replay) for function in (act, enough, finish)]
 
 
 CALLS: dict[str, Sequence[Any]] = {
@@ -73,6 +91,7 @@ CALLS: dict[str, Sequence[Any]] = {
     "front": (call("transfer_to_agent", agent_name="worker"),),
     "boss": (call("worker", request="do it"),),
     "stopper": (call("enough"),),
+    "last": (call("finish"),),
 }
 
 
@@ -91,7 +110,7 @@ def make_model() -> ScriptedModel:
     return ScriptedModel(brain, strict=False)
 
 
-Build = Callable[[ScriptedModel, list[Callable[..., Any]]], BaseAgent]
+Build = Callable[[ScriptedModel, list[FunctionTool]], BaseAgent]
 
 SCENARIOS: dict[str, Build] = {
     "text": lambda model, tools: LlmAgent("talker", model),
@@ -112,14 +131,38 @@ SCENARIOS: dict[str, Build] = {
     "agent_tool": lambda model, tools: LlmAgent(
         "boss", model, tools=[AgentTool(LlmAgent("worker", model, tools=tools))]
     ),
+    "end_turn": lambda model, tools: LlmAgent("last", model, tools=tools),
+    "nested": lambda model, tools: SequentialAgent(
+        "whole",
+        sub_agents=[
+            ParallelAgent(
+                "sides", sub_agents=[LlmAgent("worker", model, tools=tools), LlmAgent("second", model, tools=tools)]
+            ),
+            LoopAgent(
+                "rounds",
+                sub_agents=[
+                    LlmAgent("boss", model, tools=[AgentTool(LlmAgent("many", model, tools=tools), name="worker")]),
+                    LlmAgent("stopper", model, tools=tools),
+                ],
+                max_iterations=2,
+            ),
+        ],
+    ),
     "hook": lambda model, tools: LlmAgent("many", model, tools=tools),
 }
 
 
-def make_app(scenario: str, world: World, model: ScriptedModel | None = None) -> App:
+def make_app(
+    scenario: str,
+    world: World,
+    model: ScriptedModel | None = None,
+    *,
+    on_crash: OnCrash = "seal",
+    replay: Replay = "never",
+) -> App:
     """Make a scenario's application anew, as a new process does."""
     plugins: list[Plugin] = [Listener(world)]
     if scenario == "hook":
         plugins.append(Looker())
-    agent = SCENARIOS[scenario](model or make_model(), make_tools(world))
-    return App("crash", agent, plugins=plugins, on_crash="seal")
+    agent = SCENARIOS[scenario](model or make_model(), make_tools(world, replay))
+    return App("crash", agent, plugins=plugins, on_crash=on_crash)
