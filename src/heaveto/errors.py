@@ -30,6 +30,10 @@
     ├── ToolFatalError          raised by a tool to fail its run
     ├── ToolTimeoutError        an attempt of a call took too long
     ├── InDoubtError            raised by a tool that cannot tell whether it took effect
+    │   └── WorkerDiedError     the process that executed a call died
+    ├── NotTransportableError   a value cannot pass between processes
+    ├── RemoteError             stands for an error of a worker process
+    ├── CommandTimeoutError     a command took longer than its limit
     ├── ToolsetError            a source of tools cannot be used
     └── StoreError
         ├── StoreOpenError      StoreCorruptError, StoreTooNewError
@@ -56,6 +60,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from heaveto.events.records import Answered, Cause, ErrorInfo, SessionKey, StopReport
+    from heaveto.tools.command import CommandResult
 
 
 class HeavetoError(Exception):
@@ -360,6 +365,39 @@ class InDoubtError(HeavetoError):
     The call is settled as unknown, the message is told to the model, and nothing repeats the call but a retry that its
     tool allows.
     """
+
+
+class WorkerDiedError(InDoubtError):
+    """The process that executed a call has died by itself. What the function had done until then is not known."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(f"the worker process died ({how})")
+        self.how = how
+
+
+class NotTransportableError(HeavetoError):
+    """A value cannot be handed to, or from, a worker process. Pass plain data: numbers, texts, lists, dataclasses."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(what, problem)
+        self.what, self.problem = what, problem
+
+    def __str__(self) -> str:
+        return f"{self.what} cannot pass between processes: {self.problem}"
+
+
+class RemoteError(HeavetoError):
+    """Base of what stands for an error of a worker that cannot be made again here; it has the name of its type."""
+
+
+class CommandTimeoutError(HeavetoError, TimeoutError):
+    """A command took longer than its `timeout_seconds`, and was ended. `result` has what it put out until then."""
+
+    retryable = True
+
+    def __init__(self, seconds: float, result: CommandResult) -> None:
+        super().__init__(f"the command took longer than its limit of {seconds:g} seconds and was ended")
+        self.seconds, self.result = seconds, result
 
 
 class ToolsetError(HeavetoError):

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from tests.tools.listener import Listener, cancel_again_and_again, context, living_with, open_files, zombies
 
-from heaveto.errors import RunCancelled, ToolArgumentsError
-from heaveto.tools.command import CommandTimeoutError, CommandTool, run_command
+from heaveto.errors import CommandTimeoutError, RunCancelled, ToolArgumentsError
+from heaveto.tools.command import CommandTool, run_command
 from heaveto.tools.group import ProcessGroup, find_members, process_table, table_of_ps
 from heaveto.tools.kept_output import KeptOutput
 

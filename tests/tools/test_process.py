@@ -21,14 +21,19 @@ from tests.tools import process_functions as functions
 from tests.tools.listener import Listener, cancel_again_and_again, context, living_with, open_files, zombies
 
 from heaveto import CallSettled, LlmAgent, Runner
-from heaveto.errors import RunCancelled, ToolDefinitionError, ToolFatalError
+from heaveto.errors import (
+    NotTransportableError,
+    RemoteError,
+    RunCancelled,
+    ToolDefinitionError,
+    ToolFatalError,
+    WorkerDiedError,
+)
 from heaveto.events.contents import Blob
 from heaveto.testing import ScriptedModel, call, say
 from heaveto.tools.function import FunctionTool
 from heaveto.tools.process import pool
 from heaveto.tools.process.pool import MAX_IDLE, end_idle_workers
-from heaveto.tools.process.remote_error import RemoteError, WorkerDiedError
-from heaveto.tools.process.wire import NotTransportableError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process table is looked at in /proc")
 

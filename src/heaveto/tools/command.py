@@ -17,7 +17,7 @@ from subprocess import DEVNULL, PIPE, STDOUT
 from typing import IO, Any, TypeAlias
 
 from heaveto.core.request import ToolDeclaration
-from heaveto.errors import HeavetoError, RunCancelled, ToolArgumentsError
+from heaveto.errors import CommandTimeoutError, RunCancelled, ToolArgumentsError
 from heaveto.events.contents import Json
 from heaveto.events.records import Replay
 from heaveto.tools.base import Tool, ToolContext
@@ -63,16 +63,6 @@ class CommandResult:
     truncated: bool = False
     ended: tuple[CommandProcess, ...] = ()
     survivors: tuple[CommandProcess, ...] = ()
-
-
-class CommandTimeoutError(HeavetoError, TimeoutError):
-    """A command took longer than its `timeout_seconds`, and was ended. `result` has what it put out until then."""
-
-    retryable = True
-
-    def __init__(self, seconds: float, result: CommandResult) -> None:
-        super().__init__(f"the command took longer than its limit of {seconds:g} seconds and was ended")
-        self.seconds, self.result = seconds, result
 
 
 async def run_command(

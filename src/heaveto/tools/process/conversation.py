@@ -9,7 +9,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from heaveto.errors import RunCancelled
+from heaveto.errors import RunCancelled, WorkerDiedError
 from heaveto.events.contents import Json
 from heaveto.events.records import Cause
 from heaveto.tools.base import ToolContext
@@ -17,7 +17,7 @@ from heaveto.tools.group import in_thread, wait_through_cancels
 from heaveto.tools.process import pool
 from heaveto.tools.process.pool import WorkerProcess
 from heaveto.tools.process.reference import Reference
-from heaveto.tools.process.remote_error import WorkerDiedError, described, restored
+from heaveto.tools.process.remote_error import described, restored
 from heaveto.tools.process.wire import LENGTH, Call, Message, frame, pack, unpack
 
 logger = logging.getLogger("heaveto")

@@ -6,19 +6,7 @@ import pickle
 import traceback
 from typing import Any
 
-from heaveto.errors import HeavetoError
-
-
-class WorkerDiedError(HeavetoError):
-    """The process that executed a call has died by itself. What the function had done until then is not known."""
-
-    def __init__(self, how: str) -> None:
-        super().__init__(f"the worker process died ({how})")
-        self.how = how
-
-
-class RemoteError(HeavetoError):
-    """Base of what stands for an error of a worker that cannot be made again here; it has the name of its type."""
+from heaveto.errors import RemoteError
 
 
 def described(error: BaseException) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from heaveto.errors import HeavetoError
+from heaveto.errors import NotTransportableError
 from heaveto.tools.process.reference import Reference
 
 Message: TypeAlias = tuple[Any, ...]
@@ -39,17 +39,6 @@ class Call:
     context: str | None
     stoppable: bool
     facts: dict[str, Any]
-
-
-class NotTransportableError(HeavetoError):
-    """A value cannot be handed to, or from, a worker process. Pass plain data: numbers, texts, lists, dataclasses."""
-
-    def __init__(self, what: str, problem: str) -> None:
-        super().__init__(what, problem)
-        self.what, self.problem = what, problem
-
-    def __str__(self) -> str:
-        return f"{self.what} cannot pass between processes: {self.problem}"
 
 
 def frame(message: Message) -> bytes:
