@@ -120,7 +120,7 @@ def test_what_an_http_status_means(status: int, content_type: str, in_session: b
 
 
 @pytest.mark.parametrize(
-    ("error", "sent", "ended", "kind", "says"),
+    ("error", "sent", "lost", "kind", "says"),
     [
         (MCPError(UNREACHED, "no route"), True, True, ToolsetError, "was not executed: no route"),
         (MCPError(SESSION_GONE, "gone"), True, True, ToolsetError, "was not executed"),
@@ -133,9 +133,9 @@ def test_what_an_http_status_means(status: int, content_type: str, in_session: b
         (ValueError("odd"), True, True, InDoubtError, "its answer cannot be read: ValueError: odd"),
     ],
 )
-def test_what_an_error_means_for_the_call(error: Exception, sent: bool, ended: bool, kind: type, says: str) -> None:
+def test_what_an_error_means_for_the_call(error: Exception, sent: bool, lost: bool, kind: type, says: str) -> None:
     """What was refused was not executed; what was sent and not answered is in doubt."""
-    failure = call_failure("srv", "t", error, sent=sent, ended=ended)
+    failure = call_failure("srv", "t", error, sent=sent, lost=lost)
     assert type(failure) is kind and says in str(failure)
 
 

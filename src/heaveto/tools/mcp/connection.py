@@ -180,9 +180,9 @@ class Connection:
                 call.reply.add_done_callback(partial(self._came_late, call))
         return result
 
-    def has_lost(self, error: BaseException) -> bool:
-        """Whether the answer to a call that met this error can come no more."""
-        return self._settings.remote or self._ended or self._closing or not isinstance(error, MCPError)
+    def has_lost(self, call: Call) -> bool:
+        """Whether a call that failed got no answer of its server, or over HTTP perhaps one that only stands for it."""
+        return self._settings.remote or not call.reply.done()
 
     def retire(self) -> None:
         """Take no new calls, and end with the last one that is on its way."""
@@ -272,7 +272,7 @@ class Connection:
         self._calls.discard(call)
         self._wake.set()
         error = None if task.cancelled() else task.exception()
-        if error is not None and needs_new_connection(error) and self.has_lost(error):
+        if error is not None and needs_new_connection(error) and self.has_lost(call):
             self.retire()
 
     # --- calls ------------------------------------------------------------------------------------------------------

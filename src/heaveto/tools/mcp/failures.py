@@ -26,11 +26,11 @@ _NOT_DONE = {UNREACHED, SESSION_GONE, HEADER_MISMATCH}
 """After these the server did nothing, and a new connection may help."""
 
 
-def call_failure(server: str, tool: str, error: BaseException, *, sent: bool, ended: bool) -> Exception:
+def call_failure(server: str, tool: str, error: BaseException, *, sent: bool, lost: bool) -> Exception:
     """Return what a failed call is told as.
 
-    `sent` says whether a request may have reached the server, `ended` whether its answer can still come in: a call that
-    was sent and not answered is in doubt, and is never sent again by itself.
+    `sent` says whether a request may have reached the server, `lost` whether the error is not the server's own answer:
+    a call that was sent and not answered is in doubt, and is never sent again by itself.
     """
     if not isinstance(error, MCPError):
         return _in_doubt(server, tool, f"its answer cannot be read: {summary(error)}")
@@ -38,7 +38,7 @@ def call_failure(server: str, tool: str, error: BaseException, *, sent: bool, en
         return ToolsetError(server, f"tool {tool!r} was not executed: {error.message}")
     if error.code == REFUSED:
         return RejectedError(server, f"tool {tool!r} was not executed: {error.message}")
-    if error.code == CONNECTION_CLOSED and ended:
+    if error.code == CONNECTION_CLOSED and lost:
         if sent:
             return _in_doubt(server, tool, f"no answer came: {error.message}")
         return ToolsetError(server, f"tool {tool!r} was not executed: the connection was lost before it was sent")

@@ -102,8 +102,8 @@ class MCPTool(Tool):
             return call.task.result()
         if isinstance(error, MCPToolError):
             raise error
-        ended = connection.has_lost(error)
-        raise call_failure(self._server, self.remote.name, error, sent=call.sent, ended=ended) from error
+        lost = connection.has_lost(call)
+        raise call_failure(self._server, self.remote.name, error, sent=call.sent, lost=lost) from error
 
     async def _response(self, result: CallToolResult, ctx: ToolContext) -> dict[str, Json]:
         if result.is_error:
