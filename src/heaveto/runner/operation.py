@@ -566,6 +566,9 @@ class ToolOperation:
         if known.is_in_background and not self.is_in_background:
             self._unwatch = self.live.log.watch(self.look)
             self.live.services.background_calls[self.call_id] = self
+            if self.task is not None:  # the closing runner waits for its end, which is recorded late
+                self.live.services.background.add(self.task)
+                self.task.add_done_callback(self.live.services.background.discard)
             self._release()
         if known.cancel is not None:
             self.cut(known.cancel.cause)
