@@ -95,7 +95,7 @@ class LiveRun:
         self.run: RunState = log.state.run(run_id)
         self.journal = Journal(log, lease, run_id, services.app.hooks, self.check)
         self.drafts: dict[str, Showable] = {}
-        self.recovered_output: dict[str, str] = {}
+        self.recovered_output: dict[str, Draft] = {}
         self.operations: dict[str, Stoppable] = {}
         self.model_calls = 0
         self._recorded_before = self.run.llm_calls

@@ -7,7 +7,7 @@ import asyncio
 from heaveto.core.close import Ending, close_run
 from heaveto.core.reopen import reopen_run
 from heaveto.errors import LogMovedError, RunCancelled, RunnerClosedError
-from heaveto.events.contents import Content, text_of
+from heaveto.events.contents import Content
 from heaveto.events.records import Record, RunStarted, StateChanged
 from heaveto.runner.failure import info_of
 from heaveto.runner.hooks import ask
@@ -21,7 +21,7 @@ async def reopen(live: AgentHost) -> bool:
     """Record the next attempt of a run whose process died. Return whether there is work to do: no stop came first."""
     drafts = await live.services.store.drafts(live.key, live.run_id)
     logger.warning("session %s: run %s goes on, whose process died", live.key, live.run_id)
-    live.recovered_output = {draft.call_id: text_of(draft.parts) for draft in drafts if draft.call_id}
+    live.recovered_output = {draft.call_id: draft for draft in drafts if draft.call_id}
     while live.run.cancel is None and live.run.ended is None:
         batch = reopen_run(live.run, drafts, stamp=live.stamp, tree_hash=live.services.app.tree_hash)
         try:

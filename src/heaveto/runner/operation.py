@@ -59,7 +59,8 @@ class ToolOperation:
         args: the arguments in force; `bound` is what the tool gets of them.
         released: resolved when nothing of the run has to wait for the call any more: it is settled, or in the
             background.
-        in_doubt: a dead process had started the call, and its tool has not told yet what became of that.
+        in_doubt: a dead process had started the call, and what became of that is not known.
+        probing: its tool is asked that first.
         fatal: what fails the run once this call is settled: the tool's wish, or the error of a callback behind it.
         stop_cause: why the call was asked to stop, with its run or alone.
     """
@@ -81,7 +82,7 @@ class ToolOperation:
         self._known = known = live.session.calls.get(call.call_id)
         done = known.attempt if known is not None else 0
         self.attempt = Attempt(self, done if probe else done + 1, known.progress if known is not None else None)
-        self.in_doubt = probe
+        self.in_doubt, self.probing = done > 0, probe
         self.task: asyncio.Task[None] | None = None
         self.released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.fatal: Exception | None = None
@@ -117,6 +118,7 @@ class ToolOperation:
 
     def start(self) -> None:
         """Begin the work. `released` tells when nothing has to wait for it any more."""
+        self.in_doubt = self.probing  # from now on this attempt tells what became of the call
         self.task = asyncio.create_task(self._carry(), name=f"heaveto call {self.tool.name} {self.call_id}")
         # Looked at: after a stop nobody asks any more for the end of what could not be stopped in time.
         self.task.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -209,7 +211,7 @@ class ToolOperation:
         interrupted coroutine is kept, but the call counts as stopped.
         """
         try:
-            if self.in_doubt and (found := await self._probe()) is not None:
+            if self.probing and (found := await self._probe()) is not None:
                 return found
             settled: CallSettled | None
             while True:
@@ -237,7 +239,7 @@ class ToolOperation:
             BaseException: what the tool raised.
         """
         attempt = self.attempt
-        work = attempt.probe() if self.in_doubt else attempt.begin()
+        work = attempt.probe() if self.probing else attempt.begin()
         work.add_done_callback(lambda _: self._news.set())
         limit = self.tool.timeout_seconds
         timer = asyncio.create_task(self._time_out(attempt, limit)) if limit is not None else None
@@ -445,7 +447,7 @@ class ToolOperation:
                 logger.warning("tool %s cannot tell what call %s did", self.tool.name, self.call_id, exc_info=error)
                 told = {"probe_error": f"{type(error).__name__}: {message_of(error)}"}
             return self.settlement("unknown", told, "crash")
-        self.in_doubt = False
+        self.in_doubt = self.probing = False
         if found is not None:
             return await self._returned(found)
         return None if await self._begin_next() else self.settlement("unknown", None, "crash")
@@ -596,7 +598,7 @@ class ToolOperation:
     def work(self) -> Work | None:
         """What became of it, for the stop report; None if nobody knows."""
         if self.task is None:
-            return "not_started"
+            return None if self.in_doubt else "not_started"
         if any(not left.done() for left in self._left) or not self.task.done():
             return "still_running"
         if self.in_doubt:

@@ -226,6 +226,7 @@ def _closing_records(live: LiveRun, ending: Ending, staged: Sequence[Record]) ->
     for call_id, operation in live.operations.items():
         if operation.work is not None:
             work[call_id] = operation.work
+    drafts = [*live.recovered_output.values(), *drafts]
     records = close_run(live.run, ending, stamp=live.stamp, drafts=drafts, work=work, pending=staged)
     if live.task is not None and not live.task.done():
         records[-1] = _naming_agent(live, records[-1])

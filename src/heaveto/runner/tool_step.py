@@ -12,7 +12,7 @@ from heaveto.agents.llm import LlmAgent
 from heaveto.core.close import output_response
 from heaveto.core.replay import recover_call
 from heaveto.errors import CallbackAnswerError, ToolArgumentsError
-from heaveto.events.contents import FunctionCall, Json
+from heaveto.events.contents import FunctionCall, Json, text_of
 from heaveto.events.records import CallSettled, CallStatus, Cause, Record
 from heaveto.runner.failure import message_of
 from heaveto.runner.live import LiveRun
@@ -83,7 +83,7 @@ class _Preparation:
             return self._refused(f"The arguments {what}.")
         if tool is None:
             known = ", ".join(self.agent.toolbox) or "none"
-            return self._settled("failed", error=f"There is no tool {call.name!r}. The tools are: {known}.")
+            return self._failed(f"There is no tool {call.name!r}. The tools are: {known}.")
         bound = self._bound(tool, call.args)
         if isinstance(bound, str):
             return self._refused(bound)
@@ -138,22 +138,14 @@ class _Preparation:
         recovery = recover_call(self.known.replay, tool.replay if tool is not None else None)
         bound = self._bound(tool, args) if tool is not None else ""
         if recovery == "unknown" or tool is None or isinstance(bound, str):
-            put_out = output_response(self.live.recovered_output.get(self.call.call_id))
-            return self._settled("unknown", cause="crash", response=put_out)
+            return [unknown_call(self.live, self.call, "crash")]
         return ToolOperation(self.live, self.agent, self.ctx, self.call, tool, bound, args, probe=recovery == "probe")
 
     def _refused(self, why: str) -> list[Record]:
-        return self._settled("failed", error=f"{why} The call was not executed.")
+        return self._failed(f"{why} The call was not executed.")
 
-    def _settled(
-        self,
-        status: CallStatus,
-        *,
-        error: str = "",
-        response: dict[str, Json] | None = None,
-        cause: Cause | None = None,
-    ) -> list[Record]:
-        return [settle_call(self.live, self.call, status, {"error": error} if error else response, cause)]
+    def _failed(self, error: str) -> list[Record]:
+        return [settle_call(self.live, self.call, "failed", {"error": error})]
 
 
 def settle_call(
@@ -165,6 +157,13 @@ def settle_call(
         id=record_id, time=time, run_id=live.run_id, call_id=call.call_id, name=call.name, status=status,
         response=response, cause=cause,
     )  # fmt: skip
+
+
+def unknown_call(live: LiveRun, call: FunctionCall, cause: Cause) -> CallSettled:
+    """Return the settlement of a call that a dead process had started, and that is not executed again."""
+    left = live.recovered_output.get(call.call_id)
+    put_out = output_response(text_of(left.parts)) if left is not None else None
+    return settle_call(live, call, "unknown", put_out, cause)
 
 
 # --- in which order -----------------------------------------------------------------------------------------------
@@ -248,7 +247,7 @@ class _Group:
     async def _begin(self, operations: Sequence[ToolOperation]) -> list[ToolOperation]:
         """Make the starts durable, unless a stop came first. Then, and only then, may the work begin (P5).
 
-        Of a call that was itself stopped before, it becomes durable that it was not started.
+        Of a call that was itself stopped before, it becomes durable that it was not started, or is in doubt.
         """
         if not operations:
             return []
@@ -272,6 +271,9 @@ class _Group:
 
     def _first_record(self, operation: ToolOperation) -> Record | None:
         operation.look()
-        if operation.stop_cause is not None and self.live.stop_asked is None and not operation.in_doubt:
-            return settle_call(self.live, operation.call, "not_started", None, operation.stop_cause)
-        return None if operation.in_doubt else operation.started()
+        cause = operation.stop_cause
+        if cause is not None and self.live.stop_asked is None:
+            if operation.in_doubt:
+                return unknown_call(self.live, operation.call, cause)
+            return settle_call(self.live, operation.call, "not_started", None, cause)
+        return None if operation.probing else operation.started()
