@@ -59,6 +59,8 @@ from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from heaveto.events.records import Answered, Cause, ErrorInfo, SessionKey, StopReport
     from heaveto.tools.command import CommandResult
 
@@ -363,8 +365,14 @@ class InDoubtError(HeavetoError):
     """Raise this in a tool that cannot tell whether its effect took place, such as after a lost connection.
 
     The call is settled as unknown, the message is told to the model, and nothing repeats the call but a retry that its
-    tool allows.
+    tool allows. Raised because of a stop, it says that the stop may not have reached what does the work.
+
+    `outcome`, if there is one, is called and awaited behind the scenes: what it returns is recorded as the late result.
     """
+
+    def __init__(self, message: str, *, outcome: Callable[[], Awaitable[Any]] | None = None) -> None:
+        super().__init__(message)
+        self.outcome = outcome
 
 
 class WorkerDiedError(InDoubtError):

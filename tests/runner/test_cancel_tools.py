@@ -261,7 +261,7 @@ async def test_a_tool_that_swallows_one_cancellation_is_interrupted_again(desk: 
     stopping = asyncio.ensure_future(run.cancel())
     await settle()
     assert not stopping.done()
-    await clock.advance(1)
+    await clock.advance(1.6)
     report = await stopping
     assert states(report) == {"held": "stopped"}
     assert held.interrupted == 3

@@ -1,4 +1,8 @@
-"""Interrupting what does not end at once: again and again, with growing pauses, for as long as the grace lasts."""
+"""Interrupting what does not end at once: again and again, with growing pauses, for as long as the grace lasts.
+
+Code that cleans up behind an interruption and code that swallows it look alike from outside. So the second one waits
+for a quarter of the grace: whoever rolls back a transaction has that long undisturbed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Any
 
 from heaveto.clock import Clock
 
-_FIRST_NUDGE_SECONDS = 0.1
+_FIRST_PAUSE = 0.25
 
 
 async def insist(
@@ -28,7 +32,7 @@ async def insist(
         seconds: the grace.
         cancelled: called when the one who waits here is cancelled: the event loop is shutting down. The wait goes on.
     """
-    end, nudge = clock.monotonic() + seconds, _FIRST_NUDGE_SECONDS
+    end, nudge = clock.monotonic() + seconds, seconds * _FIRST_PAUSE
     interrupt()
     while waiting := pending():
         left = end - clock.monotonic()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -303,12 +303,16 @@ class ToolOperation:
         if not isinstance(error, Exception):
             # An event loop that shuts down cancels all tasks at once: the supervisor's turn to say so comes first.
             await asyncio.sleep(0)
+        in_doubt = isinstance(error, InDoubtError)
+        if isinstance(error, InDoubtError) and error.outcome is not None:
+            self._await_outcome(error.outcome)
         if self._stops_with_run:
+            self.in_doubt = in_doubt
             return None
         if self._stop_cause is not None:
-            return self.settlement("cancelled", self._put_out(), self._stop_cause)
+            return self.settlement("unknown" if in_doubt else "cancelled", self._put_out(), self._stop_cause)
         if self.attempt.stop_cause == "timeout":
-            return await self._timed_out()
+            return await self._timed_out(in_doubt=in_doubt)
         if not isinstance(error, Exception):
             error = RuntimeError(f"the tool ended itself with {type(error).__name__}")
         if await self._prepare_again(error):
@@ -317,14 +321,14 @@ class ToolOperation:
             return self._failure(error)
         return await self.failed(error)
 
-    async def _timed_out(self) -> CallSettled:
+    async def _timed_out(self, *, in_doubt: bool) -> CallSettled:
         error = ToolTimeoutError(self.tool.name, self.tool.timeout_seconds or 0)
         if await self._prepare_again(error):
             return _AGAIN
         given = await self._ask("on_tool_error", self.agent.on_tool_error_callbacks, error)
         if given is not None:
             return self.settlement("succeeded", given)
-        return self.settlement("cancelled", self._put_out(), "timeout")
+        return self.settlement("unknown" if in_doubt else "cancelled", self._put_out(), "timeout")
 
     async def _left_behind(self) -> CallSettled:
         """The attempt goes on, fenced. What becomes of it counts only if no other attempt comes after it."""
@@ -352,6 +356,20 @@ class ToolOperation:
             settled = self.settlement("cancelled", None, self.attempt.stop_cause)
         self.attempt.state.take_delta()  # what it set since it was fenced is not recorded
         await self._record_late(settled)
+
+    def _await_outcome(self, outcome: Callable[[], Awaitable[Any]]) -> None:
+        """Record what a tool that does not know now learns later, such as a server's late reply."""
+        attempt = self.attempt
+
+        async def record() -> None:
+            value = await outcome()
+            if self.task is not None and not self.task.done():
+                await asyncio.wait({self.task})
+            if self.attempt is attempt:
+                response = await recorded_result(value, self.tool, self.call_id, self.live)
+                await self._record_late(self.settlement("succeeded", response))
+
+        self.live.services.listen(record(), f"outcome of call {self.call_id} of {self.tool.name}")
 
     async def failed(self, error: Exception) -> CallSettled | None:
         """Return how a call that failed is settled. A stop that was asked for counts before it is delivered."""

@@ -551,6 +551,8 @@ class Runner:
         for call in tuple(self._services.background_calls.values()):
             call.cut("shutdown")
         await self._drain_background()
+        for task in tuple(self._services.listening):
+            task.cancel()
         await self._close_toolsets()
         for model in _models(self.app.root_agent):
             try:

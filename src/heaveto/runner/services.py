@@ -94,6 +94,9 @@ class Services:
     background: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
     """Work that outlives the run that began it: stragglers' late results, saves of drafts."""
 
+    listening: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
+    """Work that only waits for news from outside, and is dropped when the runner closes."""
+
     def stamp(self) -> tuple[str, float]:
         """Return the id and the time for a new record."""
         return self.ids.record_id(), self.clock.time()
@@ -101,6 +104,13 @@ class Services:
     def spawn(self, work: Coroutine[Any, Any, object], name: str) -> None:
         """Start background work that is waited for when the runner closes; its errors are logged."""
         self._start(work, name).add_done_callback(self._finished)
+
+    def listen(self, work: Coroutine[Any, Any, object], name: str) -> None:
+        """Wait for something that may never come, until the runner closes."""
+        task = asyncio.create_task(work, name=name)
+        self.listening.add(task)
+        task.add_done_callback(self.listening.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # looked at: no news is no error
 
     async def shielded(self, work: Coroutine[Any, Any, _T], name: str) -> _T:
         """Do work that goes on to its end although the caller is cancelled."""

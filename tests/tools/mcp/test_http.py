@@ -59,7 +59,7 @@ async def test_a_stop_reaches_the_work_on_the_server(servers: Servers, made: Mak
     hanging = asyncio.create_task(call(toolset, "hang"))
     await servers.witness.until(lambda told: told.get("event") == "begun")
     hanging.cancel()
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises((asyncio.CancelledError, InDoubtError)):
         await hanging
     await servers.witness.until(lambda told: told.get("event") == "stopped")
     assert await call(toolset, "add", a=2, b=2) == {"result": 4}
@@ -74,7 +74,7 @@ async def test_calls_overlap(servers: Servers, made: Making) -> None:
     answers = await asyncio.gather(*(call(toolset, "add", a=n, b=0) for n in range(10)))
     assert [answer["result"] for answer in answers] == list(range(10))
     hanging.cancel()
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises((asyncio.CancelledError, InDoubtError)):
         await hanging
 
 
@@ -87,7 +87,7 @@ async def test_a_question_over_http_finds_its_call_among_several(servers: Server
     answers = await asyncio.gather(*(call(toolset, "ask", host) for host in hosts))
     assert [answer["result"] for answer in answers] == ["accept 0", "accept 1", "accept 2"]
     hanging.cancel()
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises((asyncio.CancelledError, InDoubtError)):
         await hanging
 
 

@@ -219,7 +219,7 @@ async def test_two_hundred_openings_leave_nothing() -> None:
         asking = asyncio.create_task(call(toolset, "ask", host))
         await host.asking.wait()
         asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises((asyncio.CancelledError, InDoubtError)):
             await asking
         await toolset.aclose()
 

@@ -180,6 +180,10 @@ class Connection:
                 call.reply.add_done_callback(partial(self._came_late, call))
         return result
 
+    def may_answer(self, call: Call) -> bool:
+        """Whether a call that was given up has no answer, and one may still come."""
+        return self._may_answer_late and call.sent and not call.reply.done()
+
     def has_lost(self, call: Call) -> bool:
         """Whether a call that failed got no answer of its server, or over HTTP perhaps one that only stands for it."""
         return self._settings.remote or not call.reply.done()

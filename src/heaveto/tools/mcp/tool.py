@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mcp_types import CallToolResult
@@ -68,10 +69,11 @@ class MCPTool(Tool):
     async def run(self, args: dict[str, Any], ctx: ToolContext) -> Any:
         """Call the server.
 
-        Cancelled, it has the server told, waits a short time for a real result, and returns that if it comes.
+        Cancelled, it has the server told, waits a short time for a real result, and returns that if it comes. If
+        nothing comes, nobody knows whether the server has stopped: the call is in doubt until a late reply comes.
 
         Raises:
-            InDoubtError: the connection was lost with the call on its way. It is never sent again by itself.
+            InDoubtError: that, or the connection was lost with the call on its way. It is never sent again by itself.
             MCPToolError: the tool, or the server, says that it failed.
             ToolsetError: the server cannot be reached; nothing was sent.
         """
@@ -84,12 +86,26 @@ class MCPTool(Tool):
         except asyncio.CancelledError:
             follower.drop()
             connection.give_up(call)
-            result = await connection.last_result(call, self._declared.cancel_wait_seconds)
-            await follower.dropped()
+            try:
+                result = await connection.last_result(call, self._declared.cancel_wait_seconds)
+                await follower.dropped()
+            except asyncio.CancelledError:  # asked again: no more waiting
+                result = call.result()
+            if result is None and connection.may_answer(call):
+                stopped = f"server {self._server!r} was told to stop, and did not say whether it has"
+                raise InDoubtError(stopped, outcome=partial(self._late, call)) from None
             if result is None:
                 raise
             return await self._response(result, ctx)
         return await self._response(self._outcome(connection, call), ctx)
+
+    async def _late(self, call: Call) -> dict[str, Json]:
+        """Return the result that comes late. It may never come: whoever awaits this gives up in time."""
+        await asyncio.wait({call.reply})
+        result = call.result()
+        if result is None:
+            raise MCPToolError(f"tool {self.remote.name!r} ended without a result after it was told to stop")
+        return response_of(result, [part.about if isinstance(part, Attachment) else part for part in parts_of(result)])
 
     def _outcome(self, connection: Connection, call: Call) -> CallToolResult:
         if call.task.cancelled():
