@@ -102,6 +102,7 @@ class Attempt:
         self.stop_cause: Cause | None = None
         self.interrupted = False
         self._hooks: list[Callable[[], None]] = []
+        self._asking = asyncio.Lock()
 
     # --- its work -------------------------------------------------------------------------------------------------
 
@@ -176,6 +177,10 @@ class Attempt:
             self._loop.call_soon_threadsafe(self._operation.put_out, piece)
 
     async def ask(self, hint: str, schema: dict[str, Json] | None) -> Reply:
+        async with self._asking:
+            return await self._ask(hint, schema)
+
+    async def _ask(self, hint: str, schema: dict[str, Json] | None) -> Reply:
         record_id, time = self._operation.live.stamp()
         question = WaitingCall(
             call_id=self.ctx.call_id, kind="input", name=self._operation.tool.name, hint=hint, schema=schema,
@@ -184,7 +189,20 @@ class Attempt:
         await self._operation.record_aside(
             Paused(id=record_id, time=time, run_id=self.ctx.run_id, waiting=(question,), held=True)
         )
-        return _reply(await self._operation.answer())
+        try:
+            return _reply(await self._operation.answer())
+        except asyncio.CancelledError:
+            if self.cancelled is None:  # only the question is given up, and the call goes on
+                withdrawn = self._operation.record_aside(self._withdrawal())
+                self._operation.live.services.spawn(withdrawn, f"withdrawal of a question of call {self.ctx.call_id}")
+            raise
+
+    def _withdrawal(self) -> Answered:
+        record_id, time = self._operation.live.stamp()
+        return Answered(
+            id=record_id, time=time, run_id=self.ctx.run_id, call_id=self.ctx.call_id, decision="deny",
+            by=f"tool {self._operation.tool.name}",
+        )  # fmt: skip
 
     async def detach(self, response: dict[str, Json] | None) -> None:
         await self._operation.detach(response)

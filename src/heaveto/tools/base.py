@@ -112,6 +112,11 @@ class ToolContext:
         """Whether the run, or this call, was asked to stop. Safe to read from any thread."""
         return self._host.cancelled is not None
 
+    @property
+    def cancel_cause(self) -> Cause | None:
+        """Why this call was asked to stop, or None. Safe to read from any thread."""
+        return self._host.cancelled
+
     def raise_if_cancelled(self) -> None:
         """Raise `RunCancelled` if the run was asked to stop: the cooperative stop of a blocking function."""
         cause = self._host.cancelled
