@@ -7,10 +7,11 @@ import multiprocessing
 import os
 import random
 import signal
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,13 @@ from tests.crash.victim import GO, HERE, KEY, NEXT, carry_a_run, make_runner
 from heaveto import Runner
 from heaveto.events.contents import text_of
 from heaveto.events.records import CallSettled, Delta, Message, Record, RunEnded
+from heaveto.runner.config import OnCrash
 from heaveto.runner.draft import SAVE_AFTER_SECONDS
 from heaveto.testing.promises import check_promises, lost_messages
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs POSIX signals")
 
-KILLS = 20
+KILLS = 12
 LONGEST_SECONDS = 1.4
 SLACK_SECONDS = 0.5
 """How much later than promised a draft may reach the file on a busy machine."""
@@ -89,8 +91,9 @@ async def _go_on(runner: Runner) -> list[Record]:
         return await runner.records(**HERE)
 
 
-def test_kill_9_at_random_moments(tmp_path: Path) -> None:
-    """Twenty processes killed at twenty moments: each leaves a log that the next process closes and goes on with."""
+@pytest.mark.parametrize("on_crash", ["seal", "resume"])
+def test_kill_9_at_random_moments(tmp_path: Path, on_crash: OnCrash) -> None:
+    """Processes killed at random moments: each leaves a log that the next one closes or continues, and goes on with."""
     seed = random.SystemRandom().randrange(2**32)
     chance = random.Random(seed)
     statuses: Counter[str] = Counter()
@@ -105,7 +108,7 @@ def test_kill_9_at_random_moments(tmp_path: Path) -> None:
         said = [item for item in victim.rest() if isinstance(item, tuple)]
         where = f"seed {seed}, kill {number} after {wait:.3f} s"
         try:
-            log = asyncio.run(asyncio.wait_for(_go_on(make_runner(place)), 20))
+            log = asyncio.run(asyncio.wait_for(_go_on(make_runner(place, on_crash)), 20))
             check_promises(log, seen=[item for _, item in said], executions=_executions(place))
             statuses["characters"] += _check_text(log, said, end)
             assert not lost_messages(log, [GO, NEXT] if said else [NEXT])
@@ -115,19 +118,23 @@ def test_kill_9_at_random_moments(tmp_path: Path) -> None:
     print(f"seed {seed}: {dict(statuses)}")
 
 
+@pytest.mark.parametrize("on_crash", ["seal", "resume"])
 @pytest.mark.parametrize("wait", [0.15, 0.35])
-def test_a_stopped_process_that_comes_back_adds_late_results_only(tmp_path: Path, wait: float) -> None:
-    """SIGSTOP, another process takes over after the time to live, SIGCONT: the zombie's run ends. It adds nothing but
-    what became of calls that it had started, and that were closed as unknown (F72, F73)."""
+def test_a_stopped_process_that_comes_back_adds_late_results_only(
+    tmp_path: Path, wait: float, on_crash: OnCrash
+) -> None:
+    """SIGSTOP, another process takes over after the time to live, SIGCONT: whether the run was closed or continued
+    meanwhile, the zombie's part of it ends. It adds nothing but what became of calls that it had started, and that were
+    settled as unknown (F72, F73)."""
     victim = Victim(tmp_path)
     time.sleep(wait)
-    victim.signal(signal.SIGSTOP)
+    _freeze(victim, tmp_path)
     try:
-        log = asyncio.run(asyncio.wait_for(_take_over(make_runner(tmp_path)), 20))
+        log = asyncio.run(asyncio.wait_for(_take_over(make_runner(tmp_path, on_crash)), 20))
     finally:
         victim.signal(signal.SIGCONT)
     said = victim.rest()
-    assert said[-1] == "failed"
+    assert said[-1] == ("failed" if on_crash == "seal" else "completed")
     assert victim.process.exitcode == 0
     after = asyncio.run(_log_of(make_runner(tmp_path)))
     assert after[: len(log)] == log
@@ -135,7 +142,26 @@ def test_a_stopped_process_that_comes_back_adds_late_results_only(tmp_path: Path
     seen = [item[1] for item in said if isinstance(item, tuple)]
     check_promises(after, seen=seen, executions=_executions(tmp_path))
     endings = [record for record in log if isinstance(record, RunEnded)]
-    assert [ended.cause for ended in endings] == ["crash", None]
+    assert [ended.cause for ended in endings] == ["crash" if on_crash == "seal" else None, None]
+
+
+def _freeze(victim: Victim, place: Path) -> None:
+    """Stop it between two writes: one that is stopped within a write keeps the file's lock, and nobody can go on."""
+    victim.signal(signal.SIGSTOP)
+    while _is_locked(place / "store.db"):
+        victim.signal(signal.SIGCONT)
+        time.sleep(0.005)
+        victim.signal(signal.SIGSTOP)
+
+
+def _is_locked(file: Path) -> bool:
+    with closing(sqlite3.connect(file, timeout=0.05, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        connection.execute("ROLLBACK")
+        return False
 
 
 async def _take_over(runner: Runner) -> list[Record]:

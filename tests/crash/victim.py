@@ -9,10 +9,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from heaveto import LlmAgent, Runner, ToolContext
+from heaveto import App, LlmAgent, Runner, ToolContext
 from heaveto.core.request import ModelRequest
 from heaveto.events.contents import text_of
 from heaveto.events.records import SessionKey
+from heaveto.runner.config import OnCrash
 from heaveto.stores.sqlite import SqliteStore
 from heaveto.testing import ScriptedModel, call, delay, say, usage
 
@@ -62,10 +63,10 @@ def _slowly(pieces: int) -> list[Any]:
     return [piece for _ in range(pieces) for piece in (say(SENTENCE), delay(0.015))]
 
 
-def make_runner(place: Path) -> Runner:
+def make_runner(place: Path, on_crash: OnCrash = "resume") -> Runner:
     store = SqliteStore(place / "store.db", ttl_seconds=TTL_SECONDS)
     agent = LlmAgent("worker", ScriptedModel(brain, strict=False), tools=make_tools(place / "effects"))
-    return Runner(agent, app_name=KEY.app, store=store)
+    return Runner(app=App(KEY.app, agent, on_crash=on_crash), store=store)
 
 
 def carry_a_run(place: Path, pipe: Connection) -> None:

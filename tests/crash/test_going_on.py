@@ -1,0 +1,412 @@
+"""Runs that go on after their process died: what stops them, waits behind them, comes into them, and counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal
+
+import pytest
+from tests.crash.sites import KEY, Process, Site, attempts, ending, settlements
+
+from heaveto import AgentContext, BaseAgent, FunctionTool, LlmAgent, MemoryStore, ToolContext
+from heaveto.errors import SessionBusyError
+from heaveto.events.contents import Json, text_of
+from heaveto.events.records import CallSettled, CallStarted, CancelRequested, Message, Record, RunStarted, SessionKey
+from heaveto.testing import FakeClock, ScriptedModel, call, gate, hang, say, settle, usage
+from heaveto.testing.promises import check_promises, lost_messages
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    site = Site()
+    yield site
+    await site.close()
+
+
+class Work:
+    """A tool that works until its process is dead; executed again, it is done at once."""
+
+    def __init__(self, output: str = "") -> None:
+        self.began = asyncio.Event()
+        self.calls: list[str] = []
+        self._output = output
+
+    async def __call__(self, ctx: ToolContext) -> str:
+        """Work."""
+        self.calls.append(ctx.call_id)
+        self.began.set()
+        if ctx.attempt == 1:
+            ctx.output(self._output)
+            await asyncio.Event().wait()
+        return "worked"
+
+    def tool(self, replay: Literal["never", "safe"] = "safe") -> FunctionTool:
+        return FunctionTool(self, name="work", replay=replay)
+
+
+async def die_at_work(site: Site, work: Work, replay: Literal["never", "safe"] = "safe", **config: Any) -> str:
+    """Let a process die in the middle of its tool. Return the run."""
+    first = site.process(call("work"), tools=[work.tool(replay)])
+    run = await first.start("one", **config)
+    await work.began.wait()
+    await settle()  # what it put out is saved
+    first.kill()
+    return run.run_id
+
+
+# --- stops ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stop_before_the_crash_is_final(site: Site) -> None:
+    """A run whose stop was recorded when its process died is not continued, but ends as that stop (F107, F151)."""
+    work = Work()
+    run_id = await die_at_work(site, work)
+    second = site.process(tools=[work.tool()])
+    stop = CancelRequested(id="stop", time=1.0, run_id=run_id, cause="user", by="ann")
+    await second.store.append(KEY, [stop], token=None)
+    log = await second.recover()
+    assert (ending(log, run_id).outcome, ending(log, run_id).cause, ending(log, run_id).by) == (
+        "cancelled",
+        "user",
+        "ann",
+    )
+    assert attempts(log) == [("one", 1)]
+    assert (second.model.calls, len(work.calls)) == (0, 1)
+    check_promises(log)
+
+
+class JustBefore(MemoryStore):
+    """A store to which someone writes just before the append of a certain record."""
+
+    before: type[Record] = RunStarted
+    what: Record | None = None
+
+    async def append(self, key: SessionKey, records: Sequence[Record], **more: Any) -> int:
+        what = self.what
+        if what is not None and any(isinstance(record, self.before) for record in records):
+            self.what = None
+            await super().append(key, [what], token=None)
+        return await super().append(key, records, **more)
+
+
+@pytest.mark.parametrize("before", [RunStarted, CallStarted])
+async def test_a_stop_at_the_last_moment_before_going_on(site: Site, before: type[Record]) -> None:
+    """A stop that comes just before the next attempt of the run, or of its call, forbids it; a call that a dead process
+    had started is never said not to have been (F107, F153)."""
+    work = Work()
+    run_id = await die_at_work(site, work)
+    second = site.process(tools=[work.tool()], store=JustBefore)
+    assert isinstance(second.store, JustBefore)
+    second.store.before = before
+    second.store.what = CancelRequested(id="stop", time=1.0, run_id=run_id, cause="user", by="ann")
+    log = await second.recover()
+    assert (ending(log, run_id).outcome, ending(log, run_id).by) == ("cancelled", "ann")
+    assert len(work.calls) == 1
+    assert settlements(log) == [("unknown", "user")]
+    check_promises(log)
+
+
+@pytest.mark.parametrize("moment", ["while it is dead", "just before it starts again"])
+async def test_a_stopped_call_is_not_executed_again(site: Site, moment: str) -> None:
+    """A single call that somebody stopped is not executed again, though its tool allows it: its outcome is unknown, and
+    the run goes on without it (F139, F152)."""
+    work = Work()
+    run_id = await die_at_work(site, work)
+    second = site.process(tools=[work.tool()], store=JustBefore)
+    assert isinstance(second.store, JustBefore)
+    stop = CancelRequested(id="stop", time=1.0, run_id=run_id, cause="user", call_id=work.calls[0])
+    if moment == "while it is dead":
+        await second.store.append(KEY, [stop], token=None)
+    else:
+        second.store.before, second.store.what = CallStarted, stop
+    log = await second.recover()
+    assert ending(log, run_id).outcome == "completed"
+    assert len(work.calls) == 1
+    assert settlements(log) == [("unknown", "user")]
+    check_promises(log)
+
+
+@pytest.mark.parametrize("whom", ["the run", "the call"])
+async def test_a_stop_keeps_what_a_dead_call_had_put_out(site: Site, whom: str) -> None:
+    """What a call had put out before its process died is kept, whoever settles it in the end (P4)."""
+    work = Work("row\n" * 1000)
+    run_id = await die_at_work(site, work)
+    second = site.process(tools=[work.tool()], store=JustBefore)
+    assert isinstance(second.store, JustBefore)
+    second.store.before = CallStarted
+    call_id = work.calls[0] if whom == "the call" else ""
+    second.store.what = CancelRequested(id="stop", time=1.0, run_id=run_id, cause="user", call_id=call_id)
+    log = await second.recover()
+    [settled] = [record for record in log if isinstance(record, CallSettled)]
+    assert (settled.status, settled.response) == ("unknown", {"output": "row\n" * 1000})
+    check_promises(log)
+
+
+# --- who goes on ------------------------------------------------------------------------------------------------------
+
+
+async def test_two_processes_recover_at_once(site: Site) -> None:
+    """Of several that find the same dead run one continues it: one attempt, one execution (F73)."""
+    work = Work()
+    run_id = await die_at_work(site, work)
+    others = [site.process(tools=[work.tool()]) for _ in range(3)]
+    await asyncio.gather(*(other.recover() for other in others))
+    log = await others[0].log()
+    assert ending(log, run_id).outcome == "completed"
+    assert attempts(log) == [("one", 1), ("one", 2)]
+    assert len(work.calls) == 2
+    check_promises(log, executions={work.calls[0]: 2})
+
+
+async def test_what_waited_behind_a_crashed_run(site: Site) -> None:
+    """A message that waited behind the run when its process died runs after it, and knows what came of it (F164)."""
+    work = Work()
+    first = site.process(call("work"), tools=[work.tool()])
+    run = await first.start("one")
+    await work.began.wait()
+    waits = await first.start("two")
+    first.kill()
+    second = site.process(say("one is done"), say("two is done"), tools=[work.tool()])
+    log = await second.recover()
+    assert attempts(log) == [("one", 1), ("one", 2), ("two", 1)]
+    assert ending(log, run.run_id).seq < ending(log, waits.run_id).seq
+    assert "one is done" in second.told()
+    check_promises(log)
+
+
+async def test_a_message_is_behind_the_run_that_goes_on(site: Site) -> None:
+    """Who sends the next message, without any `recover`, has the crashed run continued first (P6)."""
+    work = Work()
+    run_id = await die_at_work(site, work)
+    second = site.process(tools=[work.tool()])
+    ended = await asyncio.wait_for((await second.start("two")).wait(), 5)
+    log = await second.log()
+    assert attempts(log) == [("one", 1), ("one", 2), ("two", 1)]
+    assert (ended.outcome, ending(log, run_id).outcome) == ("completed", "completed")
+    check_promises(log)
+
+
+async def test_interrupting_a_crashed_run(site: Site) -> None:
+    """A message that interrupts ends the crashed run as superseded: it is not continued (F107)."""
+    work = Work()
+    run_id = await die_at_work(site, work)
+    second = site.process(tools=[work.tool()])
+    ended = await asyncio.wait_for((await second.start("two", busy_policy="interrupt")).wait(), 5)
+    log = await second.log()
+    assert ended.outcome == "completed"
+    assert ending(log, run_id).cause == "superseded"
+    assert attempts(log) == [("one", 1), ("two", 1)]
+    assert len(work.calls) == 1
+    check_promises(log)
+
+
+async def test_rejecting_behind_a_crashed_run(site: Site) -> None:
+    """A session whose run goes on is busy with it: a message that does not want to wait is refused, and written
+    nowhere; the run goes on."""
+    work = Work()
+    run_id = await die_at_work(site, work)
+    second = site.process(tools=[work.tool()])
+    with pytest.raises(SessionBusyError):
+        await second.start("two", busy_policy="reject")
+    await asyncio.wait_for((await second.runner.attach(run_id)).wait(), 5)
+    log = await second.log()
+    assert ending(log, run_id).outcome == "completed"
+    assert lost_messages(log, ["one", "two"]) == ["two"]
+    check_promises(log)
+
+
+async def test_steering_a_crashed_run(site: Site) -> None:
+    """A text for the running run reaches the attempt that goes on with it."""
+    work = Work()
+    run_id = await die_at_work(site, work)
+    second = site.process(tools=[work.tool()])
+    run = await second.start("and be quick", busy_policy="steer")
+    ended = await asyncio.wait_for(run.wait(), 5)
+    assert (run.run_id, ended.outcome) == (run_id, "completed")
+    assert "and be quick" in second.told()
+    assert attempts(await second.log()) == [("one", 1), ("one", 2)]
+    check_promises(await second.log())
+
+
+async def test_merging_behind_a_crashed_run(site: Site) -> None:
+    """Messages that merge do so with what waits behind the crashed run, and get one answer after it."""
+    work = Work()
+    first = site.process(call("work"), tools=[work.tool()])
+    await first.start("one")
+    await work.began.wait()
+    waits = await first.start("two")
+    first.kill()
+    second = site.process(tools=[work.tool()])
+    run = await second.start("and three", busy_policy="merge")
+    assert run.run_id == waits.run_id
+    assert (await asyncio.wait_for(run.wait(), 5)).outcome == "completed"
+    log = await second.log()
+    assert [(text.replace("\n", " "), attempt) for text, attempt in attempts(log)][:2] == [("one", 1), ("one", 2)]
+    assert not lost_messages(log, ["one", "two", "and three"])
+    assert len(attempts(log)) == 3
+    check_promises(log)
+
+
+# --- what the dead process had said -----------------------------------------------------------------------------------
+
+
+async def test_a_half_answer_is_kept_and_the_model_asked_again(site: Site) -> None:
+    """What had been streamed of an answer stays, marked as cut off; the model is shown it, and asked again (F60)."""
+    door = gate()
+    story = "A long story. " * 100
+    first = site.process((say(story), door))
+    run = await first.start("tell")
+    await door.reached()
+    await settle()
+    first.kill()
+    second = site.process(say("The end."))
+    log = await second.recover()
+    messages = [record for record in log if isinstance(record, Message)]
+    assert [(text_of(said.parts), said.interrupted) for said in messages] == [(story, "crash"), ("The end.", None)]
+    assert story in second.told()
+    assert "cut off there because the process died" in second.told()
+    assert ending(log, run.run_id).llm_calls == 2
+    assert ending(log, run.run_id).usage.total_tokens > 0
+    check_promises(log)
+
+
+async def test_a_call_in_a_half_answer_never_was(site: Site) -> None:
+    """A call that had been streamed whole, of an answer that was not over, is told as not started: nobody executes it,
+    and the model is asked again."""
+    door, work = gate(), Work()
+
+    async def note(text: str) -> str:
+        """Note."""
+        raise AssertionError("this call was never made")
+
+    first = site.process((call("note", text="x" * 2000), say("and now"), door), tools=[note])
+    run = await first.start("one")
+    await door.reached()
+    await settle()
+    first.kill()
+    second = site.process(call("work"), say("done"), tools=[work.tool("never"), note])
+    recovering = asyncio.create_task(second.recover())
+    await work.began.wait()
+    second.kill()
+    recovering.cancel()
+    third = site.process(say("done"), tools=[work.tool("never"), note])
+    log = await third.recover()
+    assert attempts(log) == [("one", 1), ("one", 2), ("one", 3)]
+    assert settlements(log) == [("not_started", "crash"), ("unknown", "crash")]
+    assert ending(log, run.run_id).outcome == "completed"
+    check_promises(log, executions={work.calls[0]: 1})
+
+
+# --- agents of one's own ----------------------------------------------------------------------------------------------
+
+
+class Steps(BaseAgent):
+    """Does steps one after another, the last of them with a model; says which checkpoint it went on from."""
+
+    def __init__(self, model: ScriptedModel, tools: Sequence[Any]) -> None:
+        self.child = LlmAgent("child", model, tools=tools)
+        super().__init__("steps", sub_agents=[self.child])
+
+    async def run(self, ctx: AgentContext) -> None:
+        resumed = ctx.resumed_from
+        done: Json = (resumed.agent_state or {}).get("done") if resumed is not None else 0
+        assert isinstance(done, int)
+        for step in range(done, 2):
+            await ctx.say(f"step {step}")
+            await ctx.checkpoint({"done": step + 1})
+        await ctx.run_agent(self.child, since=None if resumed is None else resumed.seq)
+        await ctx.say("over")
+
+
+async def test_an_agent_of_ones_own_goes_on_from_its_checkpoint(site: Site) -> None:
+    """`ctx.resumed_from` is the last durable checkpoint, and None at a beginning; nothing before it is done again."""
+    work = Work()
+    first = site.process(call("work"), agent=lambda model: Steps(model, [work.tool()]))
+    await first.start("one")
+    await work.began.wait()
+    first.kill()
+    second = site.process(say("done"), agent=lambda model: Steps(model, [work.tool()]))
+    log = await second.recover()
+    said = [text_of(record.parts) for record in log if isinstance(record, Message)]
+    assert [text for text in said if text] == ["step 0", "step 1", "done", "over"]
+    assert len(work.calls) == 2
+    check_promises(log)
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "spent", "error"),
+    [
+        ({"max_llm_calls": 1}, 0, "LlmCallsLimitExceededError"),
+        ({"max_tokens": 100}, 120, "LimitExceededError"),
+        ({"max_tokens": 200}, 120, None),
+        ({"max_llm_calls": 2}, 0, None),
+    ],
+)
+async def test_budgets_count_over_attempts(site: Site, limit: dict[str, int], spent: int, error: str | None) -> None:
+    """What the dead process spent counts: calls and tokens are those of the run, not of an attempt."""
+    work = Work()
+    first = site.process((call("work"), usage(spent, 0)), tools=[work.tool()])
+    run = await first.start("one", **limit)
+    await work.began.wait()
+    first.kill()
+    second = site.process(tools=[work.tool()])
+    ended = ending(await second.recover(), run.run_id)
+    assert (ended.error.type if ended.error is not None else None) == error
+    assert second.model.calls == (0 if error else 1)
+    assert ended.usage.total_tokens >= spent
+    check_promises(await second.log())
+
+
+async def die_on_a_clock(clock: FakeClock, **config: Any) -> tuple[Site, Process, str]:
+    """Let a process die after eight seconds, in the middle of its tool."""
+    site, work = Site(clock), Work()
+    first = site.process(call("work"), tools=[work.tool()])
+    run = await first.start("one", **config)
+    await work.began.wait()
+    await clock.advance(8)
+    first.kill()
+    return site, site.process(hang(), tools=[work.tool()]), run.run_id
+
+
+@pytest.mark.parametrize("kind", ["max_seconds", "deadline"])
+async def test_time_counts_over_attempts(kind: str) -> None:
+    """The seconds of a run are those since its first start; its deadline stays the same: both end the later attempt."""
+    clock = FakeClock()
+    limit = {kind: 10.0 if kind == "max_seconds" else clock.time() + 10}
+    site, second, run_id = await die_on_a_clock(clock, on_limit="stop", **limit)
+    recovering = asyncio.create_task(second.recover())
+    await settle()
+    assert second.model.active == 1
+    await clock.advance(2)
+    ended = ending(await recovering, run_id)
+    assert (ended.outcome, ended.cause) == ("cancelled", "deadline" if kind == "deadline" else "budget")
+    check_promises(await second.log())
+    await site.close()
+
+
+async def test_time_that_passed_while_it_was_dead(site: Site) -> None:
+    """A run whose deadline passed before anyone could continue it ends by it: nothing of it is begun again."""
+    clock = FakeClock()
+    site, second, run_id = await die_on_a_clock(clock, deadline=clock.time() + 10)
+    await clock.advance(60)
+    log = await second.recover()
+    assert (ending(log, run_id).outcome, ending(log, run_id).cause) == ("cancelled", "deadline")
+    assert second.model.calls == 0
+    assert settlements(log)[0][0] == "unknown"
+    check_promises(log)
+    await site.close()
+
+
+async def test_the_choice_is_stored_with_the_run(site: Site) -> None:
+    """A run that was started to be sealed is sealed, whatever the app of the process that finds it says."""
+    work = Work()
+    run_id = await die_at_work(site, work, on_crash="seal")
+    second = site.process(tools=[work.tool()])
+    log = await second.recover()
+    assert (ending(log, run_id).outcome, ending(log, run_id).cause) == ("failed", "crash")
+    assert attempts(log) == [("one", 1)]
+    check_promises(log)
