@@ -88,6 +88,13 @@ class RunCancelled(BaseException):
         self.run_id, self.cause = run_id, cause
 
 
+class CallWaits(BaseException):  # noqa: N818 - no error
+    """A call ends here for now: calls of an agent within it wait for answers, and it goes on when they have come.
+
+    Derives from BaseException, so that ``except Exception`` cannot absorb it. Clean up and let it pass.
+    """
+
+
 # --- the caller's input -------------------------------------------------------------------------------------------
 
 

@@ -31,7 +31,7 @@ class RunHost(Protocol):
     def stage(self, *records: Record) -> None: ...
     async def flush(self) -> None: ...
     def state_view(self) -> StateView: ...
-    async def enter(self, agent: BaseAgent, branch: str, since: int | None = None) -> None: ...
+    async def enter(self, agent: BaseAgent, branch: str, since: int | None = None) -> bool: ...
     async def run_task(self, agent: BaseAgent, branch: str, task: str) -> str: ...
     async def call_model(self, agent: LlmAgent, ctx: AgentContext) -> Message: ...
     async def run_calls(self, agent: LlmAgent, ctx: AgentContext, calls: Sequence[FunctionCall]) -> None: ...
@@ -111,12 +111,13 @@ class AgentContext:
         """End the enclosing loop after this agent."""
         await self.say(escalate=True)
 
-    async def run_agent(self, agent: BaseAgent, *, branch: str | None = None, since: int | None = None) -> None:
-        """Run another agent's part within this run, and wait for it.
+    async def run_agent(self, agent: BaseAgent, *, branch: str | None = None, since: int | None = None) -> bool:
+        """Run another agent's part within this run, and return whether it has done it.
 
-        With `since`, not if the log says behind that seq that the agent has done its part: for those who resume.
+        False means that calls of it wait for answers: return too, and your `run` is called again when they have come.
+        With `since`, it is not run if the log says behind that seq that it has done its part: for those who resume.
         """
-        await self.host.enter(agent, self.branch if branch is None else branch, since)
+        return await self.host.enter(agent, self.branch if branch is None else branch, since)
 
     async def checkpoint(self, agent_state: dict[str, Json]) -> None:
         """Record this agent's progress. Durable before the next effect of the run."""

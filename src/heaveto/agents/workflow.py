@@ -50,14 +50,16 @@ class SequentialAgent(BaseAgent):
         for child in self.sub_agents[_position(self, resumed) :]:
             if resumed is None:
                 await ctx.checkpoint({CURRENT: child.name})
-            await ctx.run_agent(child, since=_seq(resumed))
+            if not await ctx.run_agent(child, since=_seq(resumed)):
+                return
             resumed = None
 
 
 class ParallelAgent(BaseAgent):
     """Runs its sub-agents at the same time, each in a branch of its own. Checkpoint: ``{}``.
 
-    They do not see each other's messages; agents that come later see all of them. If one fails, the others are
+    They do not see each other's messages; agents that come later see all of them. If one waits for an answer, the
+    others go on to their ends. If one fails, the others are
     stopped and the run fails.
     """
 
@@ -121,7 +123,8 @@ class LoopAgent(BaseAgent):
                 before = ctx.host.session.last_seq if resumed is None else resumed.seq
                 if resumed is None:
                     await ctx.checkpoint({CURRENT: child.name, LOOPED: looped})
-                await ctx.run_agent(child, since=_seq(resumed))
+                if not await ctx.run_agent(child, since=_seq(resumed)):
+                    return
                 await ctx.host.flush()
                 resumed = None
                 if ctx.host.run.has_escalated(ctx.branch, since=before):

@@ -1,22 +1,18 @@
-"""Whether an answer fits what a call asked for."""
+"""Answers to waiting calls: whether one fits, and what it means for its call."""
 
 from __future__ import annotations
 
-from heaveto.errors import AnswerInvalidError
 from heaveto.events.contents import Json
 
 
-def check_answer(call_id: str, value: Json, schema: dict[str, Json] | None) -> None:
-    """Check a value against the JSON schema of a question.
-
-    Raises:
-        AnswerInvalidError: it does not fit; the message says where.
-    """
+def answer_problem(value: Json, schema: dict[str, Json] | None) -> str | None:
+    """Return where a value does not fit a JSON schema, or None if it does."""
     if schema is None:
-        return
+        return None
     from jsonschema import ValidationError, validate
 
     try:
         validate(value, schema)
     except ValidationError as error:
-        raise AnswerInvalidError(call_id, f"{error.json_path}: {error.message}") from error
+        return f"{error.json_path}: {error.message}"
+    return None

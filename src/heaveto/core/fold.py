@@ -71,6 +71,12 @@ class CallState:
     settled: CallSettled | None = None
 
     @property
+    def is_waiting(self) -> bool:
+        """It waits for an answer, and nobody has given one. One in the background may, too."""
+        asks = self.question is not None and self.answer is None
+        return asks and (self.settled is None or self.is_in_background)
+
+    @property
     def has_started(self) -> bool:
         """Whether it may have had an effect."""
         return self.phase == "started" or self.attempt > 0
@@ -108,6 +114,7 @@ class RunState:
     Attributes:
         steered_seq: the last text or news that the agent has to hear before it is done.
         signal_seq: the last request or answer that came for one of its calls.
+        idle_seconds: how long it has been paused, over all pauses that are over.
         fruitless: how many attempts in a row have brought nothing: no message, no result, no progress.
     """
 
@@ -129,6 +136,8 @@ class RunState:
     usage: Usage = Usage()
     steered_seq: int = 0
     signal_seq: int = 0
+    paused_time: float = 0.0
+    idle_seconds: float = 0.0
     fruitless: int = 0
     threads: dict[tuple[str, str], Thread] = field(default_factory=dict[tuple[str, str], Thread])
     checkpoints: dict[tuple[str, str], AgentCheckpoint] = field(default_factory=dict[tuple[str, str], AgentCheckpoint])
@@ -143,6 +152,15 @@ class RunState:
     @property
     def is_terminal(self) -> bool:
         return self.status in TERMINAL
+
+    @property
+    def waiting(self) -> list[CallState]:
+        """The calls that hold the run up: they wait for answers that nobody has given."""
+        return [call for call in self.calls.values() if call.is_waiting and call.phase == "waiting"]
+
+    def waits_within(self, branch: str) -> bool:
+        """Whether such a call is in a branch or below it."""
+        return any(is_within(call.branch, branch) for call in self.waiting)
 
     def thread(self, branch: str, agent: str) -> Thread:
         """Return the agent's place, made on first use."""
@@ -179,10 +197,12 @@ class SessionState:
         active_agent: path of the agent that takes the next input; empty for the root.
         background: calls that were answered with a handle and work on, by call id.
         queue: the inbox: runs that wait for their turn, in order of arrival.
-        current: the run that was started and has not ended.
+        paused: runs that wait for answers, and hold nobody up, by run id.
+        current: the run that was started, is not paused and has not ended.
     """
 
-    __slots__ = ("active_agent", "background", "calls", "current", "queue", "records", "runs", "shared", "state")
+    __slots__ = ("active_agent", "background", "calls", "current", "paused", "queue", "records", "runs", "shared",
+                 "state")  # fmt: skip
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -193,6 +213,7 @@ class SessionState:
         self.shared: dict[str, Json] = {}
         self.active_agent = ""
         self.queue: dict[str, Queued] = {}
+        self.paused: dict[str, RunState] = {}
         self.current: str | None = None
 
     @property
@@ -277,7 +298,9 @@ class SessionState:
             return
         call.phase = advance_call(call.phase, "start")
         call.attempt, call.idempotency_key, call.replay = record.attempt, record.idempotency_key, record.replay
-        call.args, call.owner, call.question = record.args, record.owner, None
+        call.args, call.owner = record.args, record.owner
+        if call.answer is not None:
+            call.question = None  # it was answered, and goes on
 
     def _call_settled(self, record: CallSettled) -> None:
         """The first settlement wins (F17), then a late outcome; that of a background call may not know that it is."""
@@ -315,8 +338,10 @@ class SessionState:
         if not run.started_seq:
             run.started_seq, run.started_time = record.seq, record.time
             run.input, run.limits = record.input, record.limits
-        else:
+        elif record.trigger == "recovery":
             run.fruitless += 1
+        if self.paused.pop(record.run_id, None) is not None:
+            run.idle_seconds += max(0.0, record.time - run.paused_time)
         run.trigger, run.attempt, run.agent = record.trigger, record.attempt, record.agent
         run.settings, run.parent = record.settings, record.parent
         self.current = record.run_id
@@ -326,6 +351,7 @@ class SessionState:
         if run.ended is not None:
             return
         self.queue.pop(record.run_id, None)
+        self.paused.pop(record.run_id, None)
         run.status, run.ended = advance_run(run.status, _OUTCOME_STEPS[record.outcome]), record
         if not run.is_terminal:  # an outcome that the table does not allow still ends the run: the log says so
             run.status = record.outcome
@@ -383,14 +409,18 @@ class SessionState:
 
     def _paused(self, record: Paused) -> None:
         run = self.run(record.run_id)
-        if not record.held:
-            run.status = advance_run(run.status, "pause")
+        if not record.held and run.is_open:
+            run.status, run.paused_time, run.fruitless = advance_run(run.status, "pause"), record.time, 0
+            self.paused[run.run_id] = run
+            if self.current == run.run_id:
+                self.current = None
         for waiting in record.waiting:
             call = self.calls.get(waiting.call_id)
             if call is None or not (call.phase != "settled" or call.is_in_background):
                 continue
-            call.question, call.question_seq, call.answer = waiting, record.seq, None
-            if not record.held:
+            if call.question is None or call.answer is not None:  # the pause of a run lists what was asked before
+                call.question, call.question_seq, call.answer = waiting, record.seq, None
+            if waiting.kind != "input" or call.phase != "started":  # else its tool holds on in its process
                 call.phase = advance_call(call.phase, "wait")
 
     def _answered(self, record: Answered) -> None:

@@ -28,6 +28,7 @@ _BECAUSE: dict[Cause, str] = {
     "error": "the run failed",
     "timeout": "its time limit passed",
     "sibling": "another call of the same step failed",
+    "expired": "nobody answered in time",
 }
 
 
@@ -68,8 +69,10 @@ def _explain(status: CallStatus, cause: Cause | None) -> str:
                 f"This call was started, and then {because(cause)} before its outcome was known. It may have taken "
                 "effect, and may still do so. Check before doing it again."
             )
-        case "denied":
+        case "denied" if cause is None:
             return "This call was denied. It was not executed and had no effect."
+        case "denied":
+            return f"This call was not approved: {because(cause)}. It was not executed and had no effect."
         case "failed":
             return "This call failed."
         case "succeeded":
@@ -126,6 +129,7 @@ _ENDED: dict[Cause, str] = {
     "error": "The task above ended with an error.",
     "timeout": "The task above ran past a time limit and was stopped.",
     "sibling": "The task above was stopped because another one failed.",
+    "expired": "The task above was not answered in time.",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from heaveto.core.fold import RunState
+from heaveto.core.fold import CallState, RunState
 from heaveto.events.contents import FunctionCall, calls_of
 from heaveto.events.records import Message
 
@@ -47,7 +47,8 @@ Step: TypeAlias = CallModel | RunCalls | Wait | HandOver | Finish
 def plan_step(run: RunState, agent: str, branch: str) -> Step:
     """Return the next step of an agent, from what its run's log says since the agent was entered.
 
-    Asked where no call of the agent is under way in this process: what was started and is not settled is in doubt.
+    Asked where no call of the agent is under way in this process: what was started and is not settled is in doubt,
+    unless it is an agent that works as a tool, and one of its own calls waits.
     """
     thread = run.threads.get((branch, agent))
     if thread is None or thread.last is None:
@@ -55,10 +56,11 @@ def plan_step(run: RunState, agent: str, branch: str) -> Step:
     calls = [run.calls[call_id] for call_id in thread.call_ids if call_id in run.calls]
     if not calls:
         return CallModel() if thread.last.interrupted is not None else plan_answer(run, thread.last)
-    ready = tuple(call.call for call in calls if call.phase in ("proposed", "started"))
+    unsettled = [call for call in calls if call.settled is None]
+    waiting = tuple(call.call.call_id for call in unsettled if _waits(run, call))
+    ready = tuple(call.call for call in unsettled if call.call.call_id not in waiting)
     if ready:
         return RunCalls(ready)
-    waiting = tuple(call.call.call_id for call in calls if call.settled is None)
     if waiting:
         return Wait(waiting)
     if thread.last.interrupted is not None:
@@ -75,6 +77,10 @@ def plan_answer(run: RunState, answer: Message) -> Step:
     if calls:
         return RunCalls(calls)
     return CallModel() if _is_steered(run, answer) else Finish()
+
+
+def _waits(run: RunState, call: CallState) -> bool:
+    return call.is_waiting or run.waits_within(f"{call.branch}@{call.call.call_id}")
 
 
 def _is_steered(run: RunState, answer: Message) -> bool:

@@ -184,7 +184,7 @@ class View:
                 self._open_runs.discard(record.run_id)
                 self._note(record.seq, notes.ended_note(record.outcome, record.cause, record.error))
             case Paused():
-                for waiting in () if record.held else record.waiting:
+                for waiting in record.waiting:
                     self._hear(waiting.call_id, record)
             case _:
                 pass

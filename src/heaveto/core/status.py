@@ -27,6 +27,7 @@ RUN_STEPS: dict[tuple[RunStatus, RunStep], RunStatus] = {
     ("paused", "start"): "running",
     ("paused", "cancel"): "cancelling",
     ("paused", "fail"): "failed",
+    ("paused", "end_cancelled"): "cancelled",  # its calls were declined
     # A stop that was asked for is final: such a run never completes (F151).
     ("cancelling", "start"): "cancelling",
     ("cancelling", "fail"): "failed",

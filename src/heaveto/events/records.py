@@ -15,11 +15,12 @@ from heaveto.events.contents import Content, Json, Part
 
 Cause: TypeAlias = Literal[
     "user", "deadline", "budget", "guardrail", "shutdown", "superseded", "disconnect", "lease_lost", "crash", "error",
-    "timeout", "sibling",
+    "timeout", "sibling", "expired",
 ]  # fmt: skip
-"""Why something was stopped. Four are never asked for: recovery writes `crash` when a process is found dead, what was
+"""Why something was stopped. Five are never asked for: recovery writes `crash` when a process is found dead, what was
 under way when its run failed was stopped by `error`, a call whose tool's time limit passed by `timeout`, and one that
-was stopped because another call of the same step failed by `sibling`."""
+was stopped because another call of the same step failed by `sibling`, and one whose answer did not come in time by
+`expired`."""
 
 CallStatus: TypeAlias = Literal["succeeded", "failed", "denied", "cancelled", "not_started", "unknown", "detached"]
 Replay: TypeAlias = Literal["never", "safe", "idempotent", "probe"]
@@ -126,17 +127,30 @@ class StopReport(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return tuple(operation for operation in self.operations if operation.state == "still_running")
 
 
+WaitingKind: TypeAlias = Literal["long_running", "confirmation", "input", "client", "operator"]
+"""What a call waits for. long_running: the outcome of work that goes on elsewhere. confirmation: a yes, before it is
+executed. input: a value that its tool asks people for. client: the caller, who executes it. operator: someone who lets a
+run that was paused by hand go on.
+"""
+
+
 class WaitingCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a pause waits for. `deadline` is in epoch seconds; `default` is the answer recorded when it passes."""
+    """What a pause waits for.
+
+    `payload` is for whoever answers, `path` the agents from the root to the one that called. `deadline` is in epoch
+    seconds; when it passes, `default` is recorded as the answer: a value, or a denial if there is none.
+    """
 
     call_id: str
-    kind: Literal["long_running", "confirmation", "input", "client", "operator"]
+    kind: WaitingKind
     name: str = ""
     hint: str = ""
     schema: dict[str, Json] | None = None
     args: dict[str, Json] = {}
     deadline: float | None = None
     default: Json = None
+    payload: Json = None
+    path: str = ""
 
 
 class ParentCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -281,13 +295,19 @@ class Paused(_Record, frozen=True, kw_only=True, tag=True):
 
 
 class Answered(_Record, frozen=True, kw_only=True, tag=True):
-    """An answer to a waiting call arrived (side). The first one wins."""
+    """An answer to a waiting call arrived (side). The first one wins.
+
+    approve: execute it, with `args` where they were edited. deny: do not, `value` says why. value: what was asked for.
+    result: taken as what the tool returned, which is not executed. `expired` marks the default that was recorded because
+    nobody had answered in time.
+    """
 
     call_id: str
     decision: Literal["approve", "deny", "value", "result"]
     value: Json = None
     args: dict[str, Json] | None = None
     by: str = ""
+    expired: bool = False
 
 
 class StateChanged(_Record, frozen=True, kw_only=True, tag=True):

@@ -9,6 +9,7 @@ from heaveto.agents.base import AgentCallback, BaseAgent, do_part
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.fold import is_within
+from heaveto.errors import CallWaits
 from heaveto.events.contents import Content, FunctionCall, text_of
 from heaveto.events.records import Message
 from heaveto.runner.hooks import call_back
@@ -31,7 +32,8 @@ class AgentHost(LiveRun):
             said = await hooks.first("before_run", (), ctx)
             self.check()
         if said is None:
-            await self.enter(agent, "", self.run.started_seq if self.is_resuming else None)
+            if not await self.enter(agent, "", self.run.started_seq if self.is_resuming else None):
+                return
         else:
             await ctx.say(*said.parts)
         if hooks.at("after_run"):
@@ -40,10 +42,10 @@ class AgentHost(LiveRun):
                 await call_back(callback, ctx)
         ctx.stage()
 
-    async def enter(self, agent: BaseAgent, branch: str, since: int | None = None) -> None:
+    async def enter(self, agent: BaseAgent, branch: str, since: int | None = None) -> bool:
         self.check()
         if since is not None and self._has_ended(agent, branch, since):
-            return
+            return True
         ctx = AgentContext(self, agent, branch)
         hooks = self.services.app.hooks
         if not (agent.before_agent_callbacks or hooks.at("before_agent")) or not await self._say_first(
@@ -51,9 +53,12 @@ class AgentHost(LiveRun):
         ):
             await self.flush()  # an agent sees what those before it have set
             await do_part(agent, ctx)
+            if self.run.waits_within(branch):
+                return False
             if agent.after_agent_callbacks or hooks.at("after_agent"):
                 await self._say_first(ctx, "after_agent", agent.after_agent_callbacks)
         ctx.end()
+        return True
 
     def _has_ended(self, agent: BaseAgent, branch: str, since: int) -> bool:
         last = self.run.checkpoints.get((branch, agent.name))
@@ -80,7 +85,10 @@ class AgentHost(LiveRun):
     async def run_task(self, agent: BaseAgent, branch: str, task: str) -> str:
         """Run an agent in an isolated branch with a task of its own; return the last text that was said there.
 
-        If a dead process had begun that, it goes on from there.
+        If that was begun before, it goes on from there.
+
+        Raises:
+            CallWaits: calls of it wait for answers.
         """
         since = self._task_given(branch) if self.run.attempt > 1 else 0
         if not since:
@@ -93,7 +101,8 @@ class AgentHost(LiveRun):
             )  # fmt: skip
             await self.flush()
             since = self.session.last_seq
-        await self.enter(agent, branch, since)
+        if not await self.enter(agent, branch, since):
+            raise CallWaits
         await self.flush()
         for record in reversed(self.session.records[since:]):
             if isinstance(record, Message) and is_within(record.branch, branch) and text_of(record.parts):

@@ -30,6 +30,36 @@ class Reply:
     by: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What has to come from outside before a call is executed, or instead of that.
+
+    Attributes:
+        kind: ``confirmation``: a yes. ``input``: a value, which is the result. ``client``: the result, from the caller who
+            executes the call.
+        hint: for whoever answers.
+        schema: the JSON schema of the value.
+        payload: more for whoever answers.
+        within_seconds: how long to wait for the answer.
+        default: the value that is taken when that time has passed; None denies.
+    """
+
+    kind: Literal["confirmation", "input", "client"]
+    hint: str = ""
+    schema: dict[str, Json] | None = None
+    payload: Json = None
+    within_seconds: float | None = None
+    default: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The yes that a call got: who gave it, and what came with it."""
+
+    by: str = ""
+    payload: Json = None
+
+
 class CallHost(Protocol):
     """The run's side of a `ToolContext`."""
 
@@ -41,6 +71,7 @@ class CallHost(Protocol):
     def output(self, piece: Json) -> None: ...
     async def ask(self, hint: str, schema: dict[str, Json] | None) -> Reply: ...
     async def detach(self, response: dict[str, Json] | None) -> None: ...
+    def request_confirmation(self, hint: str, payload: Json, within_seconds: float | None) -> None: ...
     async def save_artifact(self, name: str, content: Blob) -> int: ...
     async def load_artifact(self, name: str, version: int | None) -> Blob | None: ...
     async def list_artifacts(self) -> list[ArtifactInfo]: ...
@@ -55,7 +86,8 @@ class ToolContext:
     Attributes:
         call_id: the call's id, unique in the session. `function_call_id` is ADK's name for it.
         idempotency_key: stable over attempts, retries, resumes and machines; hand it to the service that you call.
-        attempt: 1, or more if the call is executed again after a crash.
+        attempt: 1, or more if the call is executed again.
+        confirmation: the yes that the call got, if it needed one.
         state: the session's state; what the tool sets is recorded together with its result.
         agent: the name of the agent whose model made the call.
         last_progress: the last durable progress value of an earlier attempt, or None.
@@ -70,6 +102,7 @@ class ToolContext:
         "attempt",
         "branch",
         "call_id",
+        "confirmation",
         "end_turn",
         "escalate",
         "idempotency_key",
@@ -93,11 +126,12 @@ class ToolContext:
         run_id: str,
         session: SessionKey,
         last_progress: Json = None,
+        confirmation: Confirmation | None = None,
     ) -> None:
         self._host = host
         self.call_id, self.idempotency_key, self.attempt = call_id, idempotency_key, attempt
         self.state, self.agent, self.branch, self.run_id, self.session = state, agent, branch, run_id, session
-        self.last_progress = last_progress
+        self.last_progress, self.confirmation = last_progress, confirmation
         self.end_turn = False
         self.escalate = False
         self.transfer_to_agent: str | None = None
@@ -162,6 +196,16 @@ class ToolContext:
         """
         await self._host.detach(response)
 
+    def request_confirmation(
+        self, hint: str = "", *, payload: Json = None, within_seconds: float | None = None
+    ) -> None:
+        """Ask for a yes, and return from the tool: what it returns now does not count.
+
+        The call waits, durably; when the yes has come the tool is executed again, with `confirmation` set. A no settles
+        the call as denied.
+        """
+        self._host.request_confirmation(hint, payload, within_seconds)
+
     async def save_artifact(self, name: str, content: Blob | bytes | str, *, mime_type: str = "") -> int:
         """Store an artifact of this session under a name; return its version, from 0. Durable on return.
 
@@ -223,6 +267,8 @@ class Tool(ABC):
         retry: whether and how a failed attempt is repeated; not with ``replay="never"``.
         max_concurrency: how many calls of this tool run at the same time in this process; None for no limit.
         max_result_bytes: results larger than this become an artifact; None leaves it to the run's setting.
+        long_running: `run` only begins the work, which goes on elsewhere. If it returns None, the run pauses until the
+            outcome is answered; if it returns something, the model is told that now, and the outcome when it comes.
     """
 
     name: str
@@ -234,6 +280,7 @@ class Tool(ABC):
     retry: Retry | None = None
     max_concurrency: int | None = None
     max_result_bytes: int | None = None
+    long_running: bool = False
 
     @abstractmethod
     def declaration(self) -> ToolDeclaration:
@@ -246,6 +293,9 @@ class Tool(ABC):
         Raises:
             ToolArgumentsError: the arguments do not fit; its message is told to the model.
         """
+
+    async def hold(self, args: dict[str, Any], ctx: ToolContext) -> Hold | None:
+        """Return what has to come from outside before the call is executed, or instead of that; None if nothing has."""
 
     async def run(self, args: dict[str, Any], ctx: ToolContext) -> Any:
         """Do the work; return a value that can be written as JSON. Cancelling it stops the work."""

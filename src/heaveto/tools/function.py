@@ -11,7 +11,7 @@ from heaveto.core.request import ToolDeclaration
 from heaveto.errors import ToolDefinitionError
 from heaveto.events.contents import Json
 from heaveto.events.records import Replay
-from heaveto.tools.base import OnCancel, Tool, ToolContext
+from heaveto.tools.base import Hold, OnCancel, Tool, ToolContext
 from heaveto.tools.docstring import parse_docstring
 from heaveto.tools.generators import drain_async, result_of
 from heaveto.tools.naming import require_tool_name
@@ -45,6 +45,11 @@ class FunctionTool(Tool):
         retry: whether and how a failed attempt is repeated: a number of attempts, or a `Retry`.
         max_concurrency: how many calls of this tool run at the same time in this process.
         max_result_bytes: results larger than this become an artifact; None leaves it to the run's setting.
+        require_confirmation: whether a call needs a yes before it is executed: always, or as a function decides that is
+            handed the arguments and the context as `func` is.
+        confirmation_hint: what whoever says yes is told.
+        confirm_within_seconds: how long to wait for it; then the call is denied.
+        long_running: the function only begins the work, see `Tool.long_running`.
 
     Raises:
         ToolDefinitionError: the function cannot be used as a tool as it is written; the message says what to change.
@@ -64,6 +69,10 @@ class FunctionTool(Tool):
         retry: Retry | int | None = None,
         max_concurrency: int | None = None,
         max_result_bytes: int | None = None,
+        require_confirmation: bool | Callable[..., Any] = False,
+        confirmation_hint: str = "",
+        confirm_within_seconds: float | None = None,
+        long_running: bool = False,
     ) -> None:
         self.name = require_tool_name(_own_name(func) if name is None else name)
         _require_no_class(self.name, func)
@@ -74,7 +83,9 @@ class FunctionTool(Tool):
         self.replay, self.on_cancel = "probe" if probe is not None else replay, on_cancel
         self.timeout_seconds, self.max_concurrency = timeout_seconds, max_concurrency
         self.retry = Retry(attempts=retry) if isinstance(retry, int) else retry
-        self.max_result_bytes = max_result_bytes
+        self.max_result_bytes, self.long_running = max_result_bytes, long_running
+        self._confirm, self._confirm_within = require_confirmation, confirm_within_seconds
+        self._confirmation_hint = confirmation_hint or f"Please approve or reject the call to {self.name}."
         self._probe = probe
         require_policy(self, probe is not None, replay)
         self._reference = refer_to(self.name, func) if isolation == "process" else None
@@ -103,6 +114,15 @@ class FunctionTool(Tool):
     def run_blocking(self, args: dict[str, Any], ctx: ToolContext) -> Any:
         value = self.func(**self._completed(args, ctx))
         return result_of(self.name, value, ctx, stoppable=self.on_cancel == "cancel")
+
+    async def hold(self, args: dict[str, Any], ctx: ToolContext) -> Hold | None:
+        wanted = self._confirm
+        if callable(wanted):
+            wanted = wanted(**self._completed(args, ctx))
+            wanted = await wanted if inspect.isawaitable(wanted) else wanted
+        if not wanted:
+            return None
+        return Hold("confirmation", self._confirmation_hint, within_seconds=self._confirm_within)
 
     async def probe(self, args: dict[str, Any], ctx: ToolContext) -> Any:
         if self._probe is None:
