@@ -61,7 +61,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from heaveto.events.records import Answered, Cause, ErrorInfo, SessionKey, StopReport
+    from heaveto.events.records import Answered, Cause, ErrorInfo, SessionKey, StopReport, WaitingCall
     from heaveto.tools.command import CommandResult
 
 
@@ -88,7 +88,7 @@ class RunCancelled(BaseException):
         self.run_id, self.cause = run_id, cause
 
 
-class CallWaits(BaseException):  # noqa: N818 - no error
+class CallWaits(BaseException):
     """A call ends here for now: calls of an agent within it wait for answers, and it goes on when they have come.
 
     Derives from BaseException, so that ``except Exception`` cannot absorb it. Clean up and let it pass.
@@ -272,16 +272,20 @@ class SessionBusyError(HeavetoError):
         self.key, self.run_id = key, run_id
 
 
-class NotWaitingError(HeavetoError):
-    """The call asks nothing, or does not any more. Nothing was written. The message says where the call stands."""
+class AnswerError(HeavetoError):
+    """Base of errors about answers to waiting calls. Nothing was written."""
+
+
+class NotWaitingError(AnswerError):
+    """The call asks nothing, or does not any more. The message says where the call stands."""
 
     def __init__(self, call_id: str, stands: str) -> None:
         super().__init__(f"call {call_id!r} waits for no answer: {stands}")
         self.call_id, self.stands = call_id, stands
 
 
-class AnswerConflictError(HeavetoError):
-    """Another answer came first. Nothing was written. `first` is the answer that counts."""
+class AnswerConflictError(AnswerError):
+    """Another answer came first. `first` is the answer that counts."""
 
     def __init__(self, call_id: str, first: Answered) -> None:
         by = f" by {first.by}" if first.by else ""
@@ -289,12 +293,57 @@ class AnswerConflictError(HeavetoError):
         self.call_id, self.first = call_id, first
 
 
-class AnswerInvalidError(InputError):
-    """The answer does not fit the schema that the call asked for. Nothing was written; the message says where."""
+class AnswerExpiredError(AnswerError):
+    """The answer came after its deadline, and the default counts. Nothing can be done for this call."""
+
+    def __init__(self, call_id: str, deadline: float) -> None:
+        super().__init__(f"call {call_id!r} was to be answered by {deadline:.0f} (epoch seconds)")
+        self.call_id, self.deadline = call_id, deadline
+
+
+class AnswerKindError(AnswerError):
+    """The answer is of another kind than the question, such as a value where a yes or no is wanted."""
+
+    def __init__(self, call_id: str, decision: str, kind: str) -> None:
+        super().__init__(f"call {call_id!r} waits for {kind}, which {decision!r} does not answer")
+        self.call_id, self.decision, self.kind = call_id, decision, kind
+
+
+class ContradictingAnswersError(AnswerError):
+    """Two answers at once say different things about one call. All were refused; send one."""
+
+    def __init__(self, call_id: str) -> None:
+        super().__init__(f"call {call_id!r} is answered twice, and differently")
+        self.call_id = call_id
+
+
+class MixedAnswerError(AnswerError):
+    """A message holds answers and something else, or answers of several runs. Send them one by one; see the message."""
+
+
+class AnswerInvalidError(AnswerError):
+    """The answer does not fit the schema that the call asked for. The message says where."""
 
     def __init__(self, call_id: str, problem: str) -> None:
         super().__init__(f"the answer to call {call_id!r} does not fit: {problem}")
         self.call_id, self.problem = call_id, problem
+
+
+class SessionWaitingError(HeavetoError):
+    """Runs of the session wait for answers, and ``on_text="reject"``. Nothing was written. Answer, or use another policy."""
+
+    def __init__(self, key: SessionKey, run_ids: tuple[str, ...]) -> None:
+        super().__init__(f"session {key} waits for answers, in run {', '.join(run_ids)}")
+        self.key, self.run_ids = key, run_ids
+
+
+class RunPausedError(HeavetoError):
+    """The result of a run was asked for that waits for answers. `waiting` lists them; `Runner.answer` gives one."""
+
+    def __init__(self, run_id: str, waiting: tuple[WaitingCall, ...]) -> None:
+        calls = ", ".join(f"{call.name} ({call.call_id})" for call in waiting)
+        super().__init__(f"run {run_id} waits for answers: {calls}")
+        self.run_id, self.waiting = run_id, waiting
 
 
 class RunnerClosedError(HeavetoError):

@@ -1,8 +1,108 @@
-"""Answers to waiting calls: whether one fits, and what it means for its call."""
+"""Answers to waiting calls: which are acceptable, and what a message with results means. Pure."""
 
 from __future__ import annotations
 
-from heaveto.events.contents import Json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from heaveto.core.fold import CallState, SessionState
+from heaveto.errors import (
+    AnswerConflictError,
+    AnswerExpiredError,
+    AnswerInvalidError,
+    AnswerKindError,
+    ContradictingAnswersError,
+    NotWaitingError,
+    UnknownCallError,
+)
+from heaveto.events.contents import FunctionResponse, Json
+from heaveto.events.records import Answered, WaitingCall
+
+CONFIRMATION_SUFFIX = ":confirmation"
+"""A confirmation may be answered by the id of its call, or by that id and this."""
+
+Decision: TypeAlias = Literal["approve", "deny", "value", "result"]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An answer that someone gives. `args` are edited arguments; the rest is as in `Answered`."""
+
+    call_id: str
+    decision: Decision
+    value: Json = None
+    args: dict[str, Json] | None = None
+    by: str = ""
+    expired: bool = False
+
+    def says_the_same_as(self, other: Given | Answered) -> bool:
+        return (self.decision, self.value, self.args) == (other.decision, other.value, other.args)
+
+
+def check_answers(state: SessionState, given: Sequence[Given], *, now: float) -> list[Given]:
+    """Return those of the answers that are news: the same answer again is none.
+
+    Raises:
+        ContradictingAnswersError: two of them answer one call differently.
+        UnknownCallError: no open call has the id.
+        NotWaitingError: the call asks nothing.
+        AnswerConflictError: another answer came first.
+        AnswerExpiredError: it came too late.
+        AnswerKindError: a decision that does not answer this kind of question.
+        AnswerInvalidError: a value that does not fit its schema.
+    """
+    seen: dict[str, Given] = {}
+    for answer in given:
+        if not seen.setdefault(answer.call_id, answer).says_the_same_as(answer):
+            raise ContradictingAnswersError(answer.call_id)
+    return [answer for answer in seen.values() if _is_news(state, answer, now)]
+
+
+def _is_news(state: SessionState, given: Given, now: float) -> bool:
+    call = state.calls.get(given.call_id)
+    if call is None:
+        return _is_old_news(state, given)
+    asked = call.question
+    if asked is None:
+        raise NotWaitingError(given.call_id, f"it is {call.phase}, and asks nothing")
+    if call.answer is not None:
+        return _is_repeat(given, call.answer)
+    if call.cancel is not None:
+        raise NotWaitingError(given.call_id, "it was stopped")
+    if asked.deadline is not None and asked.deadline <= now and not given.expired:
+        raise AnswerExpiredError(given.call_id, asked.deadline)
+    _check_kind(given, asked, call)
+    return True
+
+
+def _is_old_news(state: SessionState, given: Given) -> bool:
+    """An answer to a call that is closed: a repeat of the one that counted is harmless."""
+    for record in reversed(state.records):
+        if isinstance(record, Answered) and record.call_id == given.call_id:
+            return _is_repeat(given, record)
+    open_calls = tuple(call.call.call_id for call in state.calls.values() if call.is_waiting)
+    raise UnknownCallError("of this session", given.call_id, open_calls)
+
+
+def _is_repeat(given: Given, first: Answered) -> bool:
+    if not given.expired and not given.says_the_same_as(first):
+        raise AnswerConflictError(given.call_id, first)
+    return False
+
+
+def _check_kind(given: Given, asked: WaitingCall, call: CallState) -> None:
+    if given.expired:
+        return
+    is_confirmation = asked.kind in ("confirmation", "operator")
+    if given.decision == "approve" and not is_confirmation:
+        raise AnswerKindError(given.call_id, given.decision, asked.kind)
+    if given.decision == "value" and is_confirmation:
+        raise AnswerKindError(given.call_id, given.decision, asked.kind)
+    if given.decision == "value":
+        problem = answer_problem(given.value, asked.schema)
+        if problem is not None:
+            raise AnswerInvalidError(given.call_id, problem)
 
 
 def answer_problem(value: Json, schema: dict[str, Json] | None) -> str | None:
@@ -16,3 +116,25 @@ def answer_problem(value: Json, schema: dict[str, Json] | None) -> str | None:
     except ValidationError as error:
         return f"{error.json_path}: {error.message}"
     return None
+
+
+def given_by_response(state: SessionState, response: FunctionResponse, *, by: str) -> Given:
+    """Return what a function response in a message answers.
+
+    To a confirmation: ``{"confirmed": bool}``, with `payload`, edited `args` or a `reason` if wanted; the id may be that
+    of the call or of its confirmation. To anything else: the result itself.
+
+    Raises:
+        AnswerKindError: a result for a call that wants a confirmation.
+    """
+    call_id = response.call_id.removesuffix(CONFIRMATION_SUFFIX)
+    call, told = state.calls.get(call_id), response.response
+    kind = call.question.kind if call is not None and call.question is not None else None
+    if isinstance(told.get("confirmed"), bool) and kind in ("confirmation", "operator", None):
+        if told["confirmed"]:
+            return Given(call_id, "approve", told.get("payload"), told.get("args"), by)
+        return Given(call_id, "deny", told.get("reason", told.get("payload")), by=by)
+    if kind in ("confirmation", "operator"):
+        raise AnswerKindError(call_id, "result", kind)
+    only = told["result"] if len(told) == 1 and "result" in told else told
+    return Given(call_id, "value", only, by=by)

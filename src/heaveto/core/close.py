@@ -58,6 +58,7 @@ def close_run(
     drafts: Sequence[Draft] = (),
     work: Mapping[str, Work] | None = None,
     pending: Sequence[Record] = (),
+    declined: str | None = None,
 ) -> list[Record]:
     """Return the records that end a run: cut-off messages, a settlement for every open call, the one `RunEnded`.
 
@@ -68,6 +69,7 @@ def close_run(
         drafts: what was received of messages that are not in the log, and what running calls have put out.
         work: what is known of started calls that have no outcome; a missing one is unknown.
         pending: records that go into the same batch before these and are not in `run` yet.
+        declined: what was said instead of an answer: calls that wait for one are settled as denied, for this reason.
     """
     said = [record for record in pending if isinstance(record, Message)]
     settled = {record.call_id: record for record in pending if isinstance(record, CallSettled)}
@@ -85,6 +87,9 @@ def close_run(
         operations.append(_operation(call, known, at_work))
         if known is None or (known.status == "detached" and at_work == "stopped"):
             late = known is not None
+            if declined is not None and call.phase == "waiting" and not call.attempt:
+                records.append(_decline(call, run.run_id, declined, stamp))
+                continue
             records.append(_settle(call, run.run_id, _status(call, at_work), ending, stamp, put_out.get(call_id), late))
     spent = [*(message.usage for message in said), *(draft.usage for draft in drafts)]
     usage = sum((some for some in spent if some is not None), run.usage)
@@ -174,6 +179,14 @@ def _settle(
     return CallSettled(
         id=record_id, time=time, run_id=run_id, call_id=call.call.call_id, name=call.call.name, status=status,
         response=output_response(put_out), cause=_cause(ending), late=late,
+    )  # fmt: skip
+
+
+def _decline(call: CallState, run_id: str, reason: str, stamp: Stamp) -> CallSettled:
+    record_id, time = stamp()
+    return CallSettled(
+        id=record_id, time=time, run_id=run_id, call_id=call.call.call_id, name=call.call.name, status="denied",
+        response={"reason": reason} if reason else None,
     )  # fmt: skip
 
 

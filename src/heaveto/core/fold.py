@@ -72,8 +72,8 @@ class CallState:
 
     @property
     def is_waiting(self) -> bool:
-        """It waits for an answer, and nobody has given one. One in the background may, too."""
-        asks = self.question is not None and self.answer is None
+        """It waits for an answer, and nobody has given one, or asked it to stop. One in the background may, too."""
+        asks = self.question is not None and self.answer is None and self.cancel is None
         return asks and (self.settled is None or self.is_in_background)
 
     @property

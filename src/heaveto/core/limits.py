@@ -28,5 +28,7 @@ def seconds_left(run: RunState, now: float) -> tuple[float, LimitExceededError |
     if limits.deadline is not None:
         bounds.append((limits.deadline - now, None))
     if limits.seconds is not None:
-        bounds.append((run.started_time + run.idle_seconds + limits.seconds - now, LimitExceededError("seconds", limits.seconds)))
+        bounds.append(
+            (run.started_time + run.idle_seconds + limits.seconds - now, LimitExceededError("seconds", limits.seconds))
+        )
     return min(bounds, key=lambda bound: bound[0], default=None)

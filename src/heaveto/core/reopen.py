@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from heaveto.core.close import Stamp, cut_messages
 from heaveto.core.fold import RunState
 from heaveto.events.contents import calls_of
-from heaveto.events.records import CallSettled, Draft, Message, Record, RunStarted
+from heaveto.events.records import CallSettled, Draft, Message, Record, RunStarted, Trigger
 
 
-def reopen_run(run: RunState, drafts: Sequence[Draft], *, stamp: Stamp, tree_hash: str) -> list[Record]:
+def reopen_run(
+    run: RunState, drafts: Sequence[Draft], *, stamp: Stamp, tree_hash: str, trigger: Trigger = "recovery"
+) -> list[Record]:
     """Return the records that begin the next attempt of an open run.
 
     The calls of an answer that was cut off never came to be: they are settled as not started. Calls that were started
@@ -21,11 +23,12 @@ def reopen_run(run: RunState, drafts: Sequence[Draft], *, stamp: Stamp, tree_has
         drafts: what was received of messages that are not in the log.
         stamp: gives ids and times.
         tree_hash: that of the app that goes on.
+        trigger: why it goes on.
     """
     cut = cut_messages([draft for draft in drafts if not draft.call_id], "crash", stamp)
     record_id, time = stamp()
     started = RunStarted(
-        id=record_id, time=time, run_id=run.run_id, input=run.input, trigger="recovery", attempt=run.attempt + 1,
+        id=record_id, time=time, run_id=run.run_id, input=run.input, trigger=trigger, attempt=run.attempt + 1,
         agent=run.agent, tree_hash=tree_hash, limits=run.limits, settings=run.settings,
         parent=run.parent,
     )  # fmt: skip

@@ -48,6 +48,9 @@ class EndedAttempt:
     async def detach(self, response: dict[str, Json] | None) -> None:
         self._refuse()
 
+    def request_confirmation(self, hint: str, payload: Json, within_seconds: float | None) -> None:
+        self._refuse()
+
     async def save_artifact(self, name: str, content: Blob) -> int:
         self._refuse()
 
@@ -76,6 +79,7 @@ class Attempt:
     Attributes:
         number: from 1.
         work: the tool's own code, once it has begun.
+        question: what it wants a yes for before it goes on, in another attempt.
         stop_cause: why it was asked to stop.
         interrupted: its code was interrupted: what comes of it counts as stopped, whatever it returns.
     """
@@ -97,7 +101,9 @@ class Attempt:
             run_id=live.run_id,
             session=live.key,
             last_progress=last_progress,
+            confirmation=operation.confirmation,
         )
+        self.question: WaitingCall | None = None
         self.work: asyncio.Future[Any] | None = None
         self.stop_cause: Cause | None = None
         self.interrupted = False
@@ -182,10 +188,7 @@ class Attempt:
 
     async def _ask(self, hint: str, schema: dict[str, Json] | None) -> Reply:
         record_id, time = self._operation.live.stamp()
-        question = WaitingCall(
-            call_id=self.ctx.call_id, kind="input", name=self._operation.tool.name, hint=hint, schema=schema,
-            args=self._operation.args,
-        )  # fmt: skip
+        question = self._operation.waiting("input", hint, schema)
         await self._operation.record_aside(
             Paused(id=record_id, time=time, run_id=self.ctx.run_id, waiting=(question,), held=True)
         )
@@ -206,6 +209,9 @@ class Attempt:
 
     async def detach(self, response: dict[str, Json] | None) -> None:
         await self._operation.detach(response)
+
+    def request_confirmation(self, hint: str, payload: Json, within_seconds: float | None) -> None:
+        self.question = self._operation.waiting("confirmation", hint, None, payload, within_seconds)
 
     async def save_artifact(self, name: str, content: Blob) -> int:
         services = self._operation.live.services

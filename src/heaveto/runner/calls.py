@@ -1,52 +1,62 @@
-"""What people and other programs do with single calls of a run: stop one, move one into the background, answer one."""
+"""What people and other programs do with single calls of a run: stop one, move one into the background, answer some."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from heaveto.core.answers import check_answer
+from heaveto.core.answers import Given, check_answers
 from heaveto.core.fold import CallState, SessionState
-from heaveto.errors import (
-    AnswerConflictError,
-    GuardTakenError,
-    LogMovedError,
-    NotWaitingError,
-    UnknownCallError,
-)
+from heaveto.errors import GuardTakenError, LogMovedError, UnknownCallError
 from heaveto.events.contents import Json
-from heaveto.events.records import Answered, CallSettled, Cause, WaitingCall
+from heaveto.events.records import Answered, CallSettled, Cause, WaitingKind
 from heaveto.runner.config import RunConfig
+from heaveto.runner.late import record_late
 from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services
 from heaveto.runner.stops import ask_to_stop_call, carried_run
 from heaveto.stores.base import Guard
+from heaveto.tools.response import to_response
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A call that asks something: its run, what it asks, and the JSON schema of the value that it wants, if any."""
+    """A call that waits for an answer.
+
+    Attributes:
+        run_id, call_id, tool, args: the call.
+        kind: what it waits for, see `WaitingKind`.
+        hint, payload: for whoever answers.
+        schema: the JSON schema of the value that it wants, if it has one.
+        path: the agents from the root to the one that called.
+        deadline: epoch seconds at which its default is taken.
+    """
 
     run_id: str
     call_id: str
+    kind: WaitingKind
     tool: str
     hint: str
     schema: dict[str, Json] | None
     args: dict[str, Json]
+    payload: Json
+    path: str
+    deadline: float | None
 
 
 def open_questions(state: SessionState) -> list[Question]:
-    """Return the questions that nobody has answered."""
+    """Return the questions that nobody has answered, the oldest first."""
+    asked = [(call, call.question) for call in state.calls.values() if call.is_waiting]
     return [
-        _question(call, call.question)
-        for call in state.calls.values()
-        if call.question is not None and call.answer is None and (call.settled is None or call.is_in_background)
-    ]
-
-
-def _question(call: CallState, asked: WaitingCall) -> Question:
-    return Question(call.run_id, asked.call_id, asked.name, asked.hint, asked.schema, asked.args)
+        Question(
+            call.run_id, call.call.call_id, one.kind, one.name, one.hint, one.schema, one.args, one.payload, one.path,
+            one.deadline,
+        )
+        for call, one in sorted(asked, key=lambda pair: pair[0].question_seq)
+        if one is not None
+    ]  # fmt: skip
 
 
 class CallDesk:
@@ -66,6 +76,8 @@ class CallDesk:
         news = asyncio.Event()
         unwatch = self._log.watch(news.set)
         grace = RunConfig.of_settings(self._log.state.run(run_id).settings).cancel_grace_seconds
+        if run_id in self._log.state.paused:
+            self._services.kick(self._log.key)
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(2 * grace + 1):
@@ -101,27 +113,77 @@ class CallDesk:
                 except LogMovedError:
                     await self._log.refresh()
 
-    async def answer(self, run_id: str, call_id: str, value: Json, *, accept: bool, by: str) -> Answered:
-        """Record the answer to a call's question, unless there is one."""
+    async def answer(self, given: Sequence[Given]) -> list[Answered]:
+        """Record answers to waiting calls, all or none; the first answer of each call counts. Return those that do.
+
+        Raises:
+            AnswerError: one of them is not acceptable, see its kinds. Nothing was written.
+        """
         while True:
             async with self._log.still():
-                call = self._call(run_id, call_id)
-                if call.question is None:
-                    raise NotWaitingError(call_id, f"it is {call.phase}, and asks nothing")
+                fresh = check_answers(self._log.state, given, now=self._services.clock.time())
+                records = [self._answered(answer) for answer in fresh]
+                try:
+                    if records:
+                        await self._append_answers(records)
+                except (LogMovedError, GuardTakenError):
+                    await self._log.refresh()
+                    continue
+            await self._bring_home(records)
+            return [self._standing(answer) for answer in given]
+
+    async def _append_answers(self, records: Sequence[Answered]) -> None:
+        first = self._log.state.calls[records[0].call_id]
+        guard = Guard(f"answer:{records[0].call_id}:{first.question_seq}", records[0].id)
+        await self._log.append(records, token=None, expect=self._log.state.last_seq, guard=guard)
+
+    def _answered(self, given: Given) -> Answered:
+        record_id, time = self._services.stamp()
+        call = self._log.state.calls[given.call_id]
+        return Answered(
+            id=record_id, time=time, run_id=call.run_id, call_id=given.call_id, decision=given.decision,
+            value=given.value, args=given.args, by=given.by, expired=given.expired,
+        )  # fmt: skip
+
+    def _standing(self, given: Given) -> Answered:
+        for record in reversed(self._log.state.records):
+            if isinstance(record, Answered) and record.call_id == given.call_id:
+                return record
+        raise self._unknown("", given.call_id)
+
+    async def _bring_home(self, answers: Sequence[Answered]) -> None:
+        """Settle calls of long-running work that were answered for now, and whose outcome has come."""
+        wakes = False
+        for answer in answers:
+            call = self._log.state.calls.get(answer.call_id)
+            if call is None or not call.is_in_background or call.question is None:
+                continue
+            if call.question.kind == "long_running":
                 record_id, time = self._services.stamp()
-                answered = Answered(
-                    id=record_id, time=time, run_id=run_id, call_id=call_id, decision="value" if accept else "deny",
-                    value=value, by=by,
+                failed = answer.decision == "deny"
+                settled = CallSettled(
+                    id=record_id, time=time, run_id=call.run_id, call_id=answer.call_id, name=call.call.name,
+                    status="failed" if failed else "succeeded", late=True,
+                    response={"error": str(answer.value)} if failed else to_response(answer.value),
+                    cause="expired" if answer.expired else None,
                 )  # fmt: skip
-                if call.answer is not None:
-                    return _same(call_id, call.answer, answered)
-                if accept:
-                    check_answer(call_id, value, call.question.schema)
-                guard = Guard(f"answer:{call_id}:{call.question_seq}", record_id)
-                with suppress(LogMovedError, GuardTakenError):
-                    await self._log.append([answered], token=None, expect=self._log.state.last_seq, guard=guard)
-                    return answered
-                await self._log.refresh()
+                wakes = await record_late(self._services, self._log, settled) or wakes
+        if wakes or self._log.state.paused:
+            self._services.kick(self._log.key)
+
+    async def expire(self) -> None:
+        """Take the defaults of waiting calls whose time has passed as their answers."""
+        now = self._services.clock.time()
+        late = [
+            Given(
+                call.call.call_id, "deny" if call.question.default is None else "value", call.question.default,
+                by="deadline", expired=True,
+            )
+            for call in self._log.state.calls.values()
+            if call.is_waiting and call.question is not None and (call.question.deadline or now + 1) <= now
+        ]  # fmt: skip
+        if late:
+            await self.answer(late)
 
     def _call(self, run_id: str, call_id: str) -> CallState:
         call = self._log.state.calls.get(call_id)
@@ -137,9 +199,3 @@ class CallDesk:
 
 def _goes_on(call: CallState) -> bool:
     return call.settled is None or call.is_in_background
-
-
-def _same(call_id: str, first: Answered, again: Answered) -> Answered:
-    if (first.decision, first.value) != (again.decision, again.value):
-        raise AnswerConflictError(call_id, first)
-    return first

@@ -36,6 +36,13 @@ resume: it is continued from its log; calls that were under way are executed aga
 seal: it is closed as failed.
 """
 
+OnText: TypeAlias = Literal["decline", "keep", "reject"]
+"""What a text message does to runs of its session that wait for answers.
+
+decline: it is taken as a no: their waiting calls are denied with the text as the reason, and the runs end. keep: they go
+on waiting, beside the new run. reject: an error, nothing is written.
+"""
+
 OnCallError: TypeAlias = Literal["isolate", "fail_all"]
 """What the failure of one call means for the others of the same step.
 
@@ -48,6 +55,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "tool_execution_mode": get_args(ToolExecutionMode),
     "on_limit": get_args(OnLimit),
     "on_call_error": get_args(OnCallError),
+    "on_text": get_args(OnText),
     "on_crash": (None, *get_args(OnCrash)),
 }
 _YEAR_2020 = 1_577_836_800.0
@@ -77,6 +85,7 @@ class RunConfig:
         max_result_bytes: tool results larger than this are stored as artifacts, and the model is told a stub; None for
             no limit.
         on_crash: what becomes of the run if its process dies; None leaves it to the app.
+        on_text: what the message does to runs of its session that wait for answers.
         max_fruitless_attempts: how many attempts after crashes may in a row bring nothing before the run is sealed.
     """
 
@@ -96,6 +105,7 @@ class RunConfig:
     on_call_error: OnCallError = "isolate"
     max_result_bytes: int | None = 256 * 1024
     on_crash: OnCrash | None = None
+    on_text: OnText = "decline"
     max_fruitless_attempts: int = 3
 
     def __post_init__(self) -> None:

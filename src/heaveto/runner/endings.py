@@ -13,9 +13,10 @@ from heaveto.stores.base import Lease
 
 
 async def seal_run(services: Services, log: SessionLog, lease: Lease, run: RunState) -> None:
-    """Close a run whose process died, with what is known of it. A stop that was asked for counts (F107)."""
+    """Close a run that nobody carries: its process died, or it was stopped in a pause. A stop counts (F107)."""
     drafts = await services.store.drafts(log.key, run.run_id)
-    logger.warning("session %s: closing run %s, whose process died", log.key, run.run_id)
+    if run.status != "paused" and run.run_id not in log.state.paused:
+        logger.warning("session %s: closing run %s, whose process died", log.key, run.run_id)
     while True:
         stop = run.cancel
         if stop is not None:
@@ -29,6 +30,8 @@ async def seal_run(services: Services, log: SessionLog, lease: Lease, run: RunSt
             return
         except LogMovedError:
             await log.refresh()
+        if run.ended is not None:
+            return
 
 
 async def tell_end(services: Services, key: SessionKey, run: RunState, *, redelivered: bool = False) -> None:

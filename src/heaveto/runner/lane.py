@@ -22,7 +22,7 @@ from heaveto.errors import (
     StaleLeaseError,
     UnknownSessionError,
 )
-from heaveto.events.records import CallSettled, Cause, SessionKey
+from heaveto.events.records import CallSettled, Cause, Paused, SessionKey, Trigger
 from heaveto.runner.calls import CallDesk
 from heaveto.runner.config import RunConfig
 from heaveto.runner.endings import seal_run, tell_end
@@ -57,6 +57,8 @@ class Lane:
         self._reap = True
         """Whether a dead process may have left something in this session: a run to close, an end hook to call."""
         self._telling_end = False
+        self._declined: list[str] = []
+        """Paused runs that the message declined with which the current run began."""
         self._owed: tuple[Lease, list[str]] | None = None
         """A lease that the store could not take back, with the runs that are settled: nobody else can claim it."""
         self._stragglers: set[asyncio.Task[None]] = set()
@@ -181,7 +183,7 @@ class Lane:
 
     async def _pump_runs(self) -> None:
         try:
-            while not self._must_end() and (self._entering or self.log.state.queue or self._reap):
+            while not self._must_end() and self._has_work:
                 await self._take_turn()
         except asyncio.CancelledError:
             self._refuse_all(RunnerClosedError())
@@ -195,6 +197,16 @@ class Lane:
             if self._must_end():
                 self._refuse_all(RunnerClosedError())
             self.log.notify()
+
+    @property
+    def _has_work(self) -> bool:
+        waits = self._entering or self.log.state.queue or self._reap
+        return bool(waits or self._answered_run or self._stopped_pauses)
+
+    @property
+    def _stopped_pauses(self) -> list[RunState]:
+        """Paused runs that were asked to stop: whoever has the lane closes them."""
+        return [run for run in self.log.state.paused.values() if run.cancel is not None]
 
     def _must_end(self) -> bool:
         """Whether the runner closes, or the event loop: the run before may have used up the pump's cancellation."""
@@ -229,10 +241,12 @@ class Lane:
             self.log.state.shared = dict(lease.shared)
             if self._entering is not None and (self.log.state.queue or self._resumable is not None):
                 await self._stand_in_line(self._entering)  # others were here before
-            if self._reap or self.log.state.current is not None:
+            if self._reap or self.log.state.current is not None or self._stopped_pauses:
                 settled.extend(await self._close_leftovers(lease))
             if self.log.state.background:
                 await self._settle_lost_calls()
+            if self.log.state.paused:
+                await CallDesk(self._services, self.log).expire()
             ticket = None if self.closed else self._resumed() or self._next()
             if ticket is not None:
                 settled.extend(await self._carry_out(lease, ticket))
@@ -303,11 +317,19 @@ class Lane:
 
     def _resumed(self) -> Ticket | None:
         """Return a ticket for the run that goes on, before all that waits."""
-        run = self._resumable
+        trigger: Trigger = "recovery" if self._resumable is not None else "answer"
+        run = self._resumable or self._answered_run
         if run is None:
             return None
         admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        return Ticket(run.run_id, run.input, RunConfig.of_settings(run.settings), admitted, trigger="recovery")
+        config = RunConfig.of_settings(run.settings)
+        return Ticket(run.run_id, run.input, config, admitted, trigger=trigger)
+
+    @property
+    def _answered_run(self) -> RunState | None:
+        """The first paused run whose answers have come."""
+        paused = self.log.state.paused.values()
+        return next((run for run in paused if not run.waiting and run.cancel is None), None)
 
     def _next(self) -> Ticket | None:
         """What waits comes first, then the message that wants to start at once."""
@@ -327,23 +349,29 @@ class Lane:
             if ticket.run_id in self.log.state.queue or not isinstance(error, Exception):
                 raise  # it waits on, for the next one who looks here; to try again at once would spin
             return []
-        run = self.log.state.run(run_id)
-        await self._tell_end(run)
-        await self._deliver(run)
-        return [run_id] if run.ended is not None else []
+        told = [run_id] if self.log.state.run(run_id).ended is not None else []
+        for ended in [*self._declined, *told]:
+            await self._tell_end(self.log.state.run(ended))
+            await self._deliver(self.log.state.run(ended))
+        declined, self._declined = self._declined, []
+        return [*declined, *told]
 
     async def _run(self, lease: Lease, ticket: Ticket) -> str:
         await self._await_stragglers(ticket)
         live = AgentHost(self._services, self.log, lease, ticket.run_id, ticket.config)
         self.live, self._carried = live, ticket
         try:
+            paused = tuple(self.log.state.paused)
             has_work = await open_run(live, ticket)
             self._admit(ticket)
+            self._declined.extend(run_id for run_id in paused if self.log.state.run(run_id).ended is not None)
             if not has_work and live.run.ended is None:
                 self._reap = True  # a stop came before it could go on: it is closed instead
                 return ticket.run_id
             if has_work:
-                await carry(live, self._services.app.agent_at(live.run.agent))
+                ending = await carry(live, self._services.app.agent_at(live.run.agent))
+                if isinstance(ending, Paused):
+                    self._wait_for_deadline(ending)
             ticket.cause = live.error
         finally:
             live.end()
@@ -359,15 +387,16 @@ class Lane:
         run = self.log.state.current_run
         if run is not None and self._resumable is not None:
             run = None  # it goes on, and ends in its own time
-        elif run is not None:
-            await seal_run(self._services, self.log, lease, run)
+        sealed = [*self._stopped_pauses, *([run] if run is not None else [])]
+        for one in sealed:
+            await seal_run(self._services, self.log, lease, one)
         for unfinished in await self._services.store.unfinished(self.key):
             if unfinished.ended:
                 ended = self.log.state.run(unfinished.run_id)
                 if ended.ended is None:
                     await self.log.refresh()  # it was taken back elsewhere since the log was read
-                is_first = unfinished.run_id in self._inbox.withdrawn or (
-                    run is not None and run.run_id == unfinished.run_id
+                is_first = unfinished.run_id in self._inbox.withdrawn or any(
+                    one.run_id == unfinished.run_id for one in sealed
                 )
                 await self._tell_end(ended, redelivered=not is_first)
                 await self._deliver(ended)
@@ -383,6 +412,8 @@ class Lane:
             call = state.calls.get(call_id)
             if call is None or call_id in services.background_calls or (call.settled and call.settled.child_run):
                 continue  # a child run is found again, and brings its outcome itself
+            if call.question is not None and call.question.kind == "long_running":
+                continue  # nobody here works for it: its outcome is answered
             if await services.store.is_alive(call.owner):
                 continue
             record_id, time = services.stamp()
@@ -403,6 +434,17 @@ class Lane:
         """Bring the outcome of a run that worked for a call of another one home."""
         if run.parent is not None and run.ended is not None:
             await self._services.children.deliver(self._services, self.log.state, run.run_id)
+
+    def _wait_for_deadline(self, paused: Paused) -> None:
+        """See to it that an answer that does not come in time is taken as its default, while this process lives."""
+        deadlines = [call.deadline for call in paused.waiting if call.deadline is not None]
+        if deadlines:
+            self._services.listen(self._expire_at(min(deadlines)), f"deadline of run {paused.run_id}")
+
+    async def _expire_at(self, deadline: float) -> None:
+        await self._services.clock.sleep(deadline - self._services.clock.time())
+        if not self.closed:
+            self.kick(reap=True)
 
     # --- stragglers -----------------------------------------------------------------------------------------------
 

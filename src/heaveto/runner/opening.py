@@ -6,9 +6,9 @@ import asyncio
 
 from heaveto.core.close import Ending, close_run
 from heaveto.core.reopen import reopen_run
-from heaveto.errors import LogMovedError, RunCancelled, RunnerClosedError
-from heaveto.events.contents import Content
-from heaveto.events.records import Record, RunStarted, StateChanged
+from heaveto.errors import LogMovedError, RunCancelled, RunnerClosedError, SessionWaitingError
+from heaveto.events.contents import Content, text_of
+from heaveto.events.records import Record, RunStarted, StateChanged, Trigger
 from heaveto.runner.failure import info_of
 from heaveto.runner.hooks import ask
 from heaveto.runner.host import AgentHost
@@ -17,13 +17,18 @@ from heaveto.runner.stops import carried_run
 from heaveto.runner.ticket import Ticket
 
 
-async def reopen(live: AgentHost) -> bool:
-    """Record the next attempt of a run whose process died. Return whether there is work to do: no stop came first."""
+async def reopen(live: AgentHost, trigger: Trigger) -> bool:
+    """Record the next attempt of a run: its process died, or its answers have come.
+
+    Return whether there is work to do: no stop came first.
+    """
     drafts = await live.services.store.drafts(live.key, live.run_id)
-    logger.warning("session %s: run %s goes on, whose process died", live.key, live.run_id)
+    if trigger == "recovery":
+        logger.warning("session %s: run %s goes on, whose process died", live.key, live.run_id)
     live.recovered_output = {draft.call_id: draft for draft in drafts if draft.call_id}
     while live.run.cancel is None and live.run.ended is None:
-        batch = reopen_run(live.run, drafts, stamp=live.stamp, tree_hash=live.services.app.tree_hash)
+        tree_hash = live.services.app.tree_hash
+        batch = reopen_run(live.run, drafts, stamp=live.stamp, tree_hash=tree_hash, trigger=trigger)
         try:
             await live.journal.write_first(batch, expect=live.log.state.last_seq, guard=None)
             live.is_resuming = True
@@ -35,8 +40,8 @@ async def reopen(live: AgentHost) -> bool:
 
 async def open_run(live: AgentHost, ticket: Ticket) -> bool:
     """Record the start; or, where it will not run, the end. Return whether there is work to do."""
-    if ticket.trigger == "recovery":
-        return await reopen(live)
+    if ticket.trigger in ("recovery", "answer", "continuation"):
+        return await reopen(live, ticket.trigger)
     while live.run.ended is None:
         last_seq, waits = live.log.state.last_seq, ticket.run_id in live.log.state.queue
         batch = await _opening(live, ticket)
@@ -68,7 +73,23 @@ async def _opening(live: AgentHost, ticket: Ticket) -> list[Record]:
         live.error = error
         ending = Ending("failed", error=info_of(error))
         return close_run(run, ending, stamp=live.services.stamp)
-    return _started(live, ticket, content)
+    return [*_declined(live, ticket, content), *_started(live, ticket, content)]
+
+
+def _declined(live: AgentHost, ticket: Ticket, content: Content) -> list[Record]:
+    """Close the paused runs that a message declines: the text is the reason (`on_text`).
+
+    Raises:
+        SessionWaitingError: the message does not want to pass a run that waits.
+    """
+    paused = list(live.log.state.paused.values())
+    if not paused or ticket.trigger != "message" or ticket.config.on_text == "keep":
+        return []
+    if ticket.config.on_text == "reject":
+        raise SessionWaitingError(live.key, tuple(run.run_id for run in paused))
+    ending = Ending("cancelled", "superseded", by=ticket.run_id, reason="the user sent another message")
+    reason = text_of(content.parts)
+    return [record for run in paused for record in close_run(run, ending, stamp=live.stamp, declined=reason)]
 
 
 async def _heard(live: AgentHost, content: Content) -> Content:

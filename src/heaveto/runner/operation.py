@@ -20,6 +20,7 @@ from heaveto.agents.llm import LlmAgent
 from heaveto.core.close import Work, output_response
 from heaveto.core.gate import Key, SlotRequest
 from heaveto.errors import (
+    CallWaits,
     InDoubtError,
     NotSerializableError,
     RunCancelled,
@@ -34,8 +35,11 @@ from heaveto.events.records import (
     CallStarted,
     CallStatus,
     Cause,
+    Paused,
     Record,
     StateChanged,
+    WaitingCall,
+    WaitingKind,
 )
 from heaveto.runner.attempt import Attempt
 from heaveto.runner.failure import info_of, message_of
@@ -45,7 +49,7 @@ from heaveto.runner.live import LiveRun
 from heaveto.runner.output import CallOutput
 from heaveto.runner.results import recorded_result
 from heaveto.runner.services import logger
-from heaveto.tools.base import Tool
+from heaveto.tools.base import Confirmation, Tool
 
 
 class _LeftBehindError(Exception):
@@ -76,9 +80,11 @@ class ToolOperation:
         args: dict[str, Json],
         *,
         probe: bool = False,
+        confirmation: Confirmation | None = None,
+        edited: bool = False,
     ) -> None:
         self.live, self.agent, self.agent_ctx, self.call, self.tool = live, agent, ctx, call, tool
-        self.bound, self.args = bound, args
+        self.bound, self.args, self.confirmation, self._edited = bound, args, confirmation, edited
         self._known = known = live.session.calls.get(call.call_id)
         done = known.attempt if known is not None else 0
         self.attempt = Attempt(self, done if probe else done + 1, known.progress if known is not None else None)
@@ -97,6 +103,7 @@ class ToolOperation:
         self._failed_attempts = 0
         self._last_error: Exception | None = None
         self._left: list[asyncio.Future[Any]] = []
+        self._waits_within = False
         self._unwatch: Callable[[], None] | None = None
 
     @property
@@ -191,12 +198,18 @@ class ToolOperation:
     async def _settle(self) -> None:
         settled = await self._outcome()
         if self.live.sealing or self.is_in_background:
+            if isinstance(settled, Paused) or self._waits_within:
+                settled = self.settlement("failed", {"error": "The run ended before an answer could be waited for."})
             await self._record_late(settled or self.settlement("cancelled", None, self.stop_cause))
+        elif isinstance(settled, Paused):
+            await self.live.journal.record_fact([settled, *self.state_changes()])
+            await self.live.journal.tell()
         elif settled is None:
-            self._stopped = True  # the ending of its run settles it
+            self._stopped = not self._waits_within  # the ending of its run settles it
         else:
+            records = [settled, *self._outside_work(settled), *self._consequences()]
             try:
-                await self.live.journal.record_fact([settled, *self._consequences()])
+                await self.live.journal.record_fact(records)
             except StaleLeaseError:
                 # Another worker has closed the run, with this call as unknown: here is what became of it (P2).
                 self.live.services.spawn(self._record_late(settled), f"late result of call {self.call_id}")
@@ -204,8 +217,8 @@ class ToolOperation:
             self.live.forget_draft(self.output_key)
             await self.live.journal.tell()
 
-    async def _outcome(self) -> CallSettled | None:
-        """Do the work, as often as it takes; return how it ended, or None if the stop of the run ended it.
+    async def _outcome(self) -> CallSettled | Paused | None:
+        """Do the work, as often as it takes; return how it ended, what it waits for, or None if its run's stop ended it.
 
         What a stop did is judged by the stop, not by the kind of exception (F35): a value that comes from an
         interrupted coroutine is kept, but the call counts as stopped.
@@ -285,7 +298,13 @@ class ToolOperation:
 
     # --- how an attempt ended -------------------------------------------------------------------------------------
 
-    async def _returned(self, value: Any) -> CallSettled:
+    async def _returned(self, value: Any) -> CallSettled | Paused:
+        if not self.attempt.interrupted:
+            question = self.attempt.question
+            if question is None and self.tool.long_running and value is None:
+                question = self.waiting("long_running", self.tool.description)
+            if question is not None:
+                return self._paused(question)
         try:
             response = await recorded_result(value, self.tool, self.call_id, self.live)
         except NotSerializableError as error:
@@ -293,6 +312,10 @@ class ToolOperation:
             return self.settlement("failed", {"error": told})
         if self.attempt.interrupted:
             return self.settlement("cancelled", response, self.attempt.stop_cause)
+        if self.tool.long_running:
+            return self.settlement("detached", response)
+        if self._edited:
+            response = {**response, "executed_with_arguments": self.args}
         replaced = await self._ask("after_tool", self.agent.after_tool_callbacks, response)
         return self.settlement("succeeded", response if replaced is None else replaced)
 
@@ -300,6 +323,9 @@ class ToolOperation:
         """Say how a call ends whose attempt raised; `_AGAIN` if it has another one."""
         if isinstance(error, ToolFatalError):
             raise error
+        if isinstance(error, CallWaits):
+            self._waits_within = True
+            return None
         if not isinstance(error, Exception):
             # An event loop that shuts down cancels all tasks at once: the supervisor's turn to say so comes first.
             await asyncio.sleep(0)
@@ -453,7 +479,7 @@ class ToolOperation:
         self.look()
         return [] if self.stop_cause is not None else [self.started()]
 
-    async def _probe(self) -> CallSettled | None:
+    async def _probe(self) -> CallSettled | Paused | None:
         """Ask the tool what an earlier attempt did; None if it did nothing, and the call is executed now."""
         told: dict[str, Json] | None = None
         try:
@@ -469,6 +495,30 @@ class ToolOperation:
         if found is not None:
             return await self._returned(found)
         return None if await self._begin_next() else self.settlement("unknown", None, "crash")
+
+    # --- what it waits for ----------------------------------------------------------------------------------------
+
+    def waiting(
+        self, kind: WaitingKind, hint: str, schema: dict[str, Json] | None = None, payload: Json = None,
+        within_seconds: float | None = None, default: Json = None,
+    ) -> WaitingCall:  # fmt: skip
+        """Return what the call waits for, as it is recorded."""
+        now = self.live.services.clock.time()
+        return WaitingCall(
+            call_id=self.call_id, kind=kind, name=self.tool.name, hint=hint, schema=schema, args=self.args,
+            deadline=None if within_seconds is None else now + within_seconds, default=default, payload=payload,
+            path=self.agent.path,
+        )  # fmt: skip
+
+    def _paused(self, question: WaitingCall) -> Paused:
+        record_id, time = self.live.stamp()
+        return Paused(id=record_id, time=time, run_id=self.live.run_id, waiting=(question,), held=True)
+
+    def _outside_work(self, settled: CallSettled) -> list[Record]:
+        """Of a long-running call that was answered for now: that its outcome is waited for."""
+        if settled.status != "detached" or not self.tool.long_running:
+            return []
+        return [self._paused(self.waiting("long_running", self.tool.description))]
 
     # --- its records ----------------------------------------------------------------------------------------------
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from heaveto.core.close import report_of
 from heaveto.core.fold import SessionState
 from heaveto.core.status import RunStatus
-from heaveto.errors import RunFailedError, RunStoppedError
+from heaveto.errors import RunFailedError, RunPausedError, RunStoppedError
 from heaveto.events.contents import text_of
-from heaveto.events.records import Cause, Delta, Message, Record, RunEnded, SessionKey, StopReport, StopScope
+from heaveto.events.records import Cause, Delta, Message, Paused, Record, RunEnded, SessionKey, StopReport, StopScope
 
 if TYPE_CHECKING:
     from heaveto.runner.lane import Lane
@@ -58,13 +58,13 @@ class Run:
     def stream(self, *, after: int | None = None, deltas: bool = True) -> RecordReader:
         """Follow the run: its records with a seq greater than `after` (None: from its beginning), then what comes.
 
-        Ends behind the run's ending. A slow or absent reader never holds up the run; a piece of text that a reader
+        Ends behind the run's ending, and where it pauses. A slow or absent reader never holds up the run; a piece of text that a reader
         was too slow for comes to it as part of the final `Message`.
         """
         return RecordReader(self, self._start if after is None else after, deltas=deltas)
 
     async def wait(self) -> RunEnded:
-        """Wait for the run's ending and return it, also when it failed.
+        """Wait for the run's ending and return it, also when it failed. A pause is none: it waits for the answers, too.
 
         Raises:
             StoreError, RunnerClosedError: this process gave the run up; another one will close it.
@@ -79,14 +79,41 @@ class Run:
             watch.end()
         return ended
 
+    async def ending_or_pause(self) -> RunEnded | Paused:
+        """Wait until the run ends or waits for answers, and return which.
+
+        Raises:
+            StoreError, RunnerClosedError: this process gave the run up.
+        """
+        watch = _Watch(self._lane, lambda: self._is_over() or self._pause() is not None)
+        try:
+            await watch.catch_up(self.run_id)
+            while (reached := self._ended() or self._pause()) is None:
+                self._raise_given_up()
+                await watch.changed()
+        finally:
+            watch.end()
+        return reached
+
+    def _pause(self) -> Paused | None:
+        """The pause that the run is in: some of its calls have no answer yet."""
+        run = self.state.run(self.run_id)
+        if run.status != "paused" or not run.waiting:
+            return None
+        waiting = tuple(call.question for call in run.waiting if call.question is not None)
+        return Paused(id="", time=run.paused_time, run_id=self.run_id, waiting=waiting)
+
     async def result(self) -> str:
         """Wait for the ending and return the answer: the last text that an agent said in the conversation.
 
         Raises:
+            RunPausedError: the run waits for answers; it lists them.
             RunFailedError: the run failed.
             RunStoppedError: the run was stopped; what it had said is in its log.
         """
-        ended = await self.wait()
+        ended = await self.ending_or_pause()
+        if isinstance(ended, Paused):
+            raise RunPausedError(self.run_id, ended.waiting)
         self.raise_if_failed(ended)
         if ended.outcome == "cancelled":
             raise RunStoppedError(self.run_id, report_of(ended))
@@ -119,6 +146,10 @@ class Run:
         """Whether there is nothing to wait for: the run has ended, or this process gave it up."""
         given_up = self._ticket is not None and self._ticket.failure is not None
         return given_up or self._lane.log.lost is not None or self._ended() is not None
+
+    def _is_at_rest(self) -> bool:
+        """Whether nothing comes any more, now that all was read: it has ended, or waits for answers."""
+        return self._ended() is not None or self._pause() is not None
 
     def _raise_given_up(self) -> None:
         if self._lane.log.lost is not None:
@@ -244,6 +275,7 @@ class RecordReader:
                     self._over = True
                     break
         self._position = len(records)
+        self._over = self._over or self._run._is_at_rest()  # pyright: ignore[reportPrivateUsage]
         if self._deltas and not self._over and lane.live is not None and lane.live.run_id == self._run.run_id:
             for draft in lane.live.drafts.values():
                 pieces, self._shown[draft.message_id] = draft.since(self._shown.get(draft.message_id, 0))

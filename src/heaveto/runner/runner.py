@@ -21,21 +21,27 @@ from heaveto.agents.llm import LlmAgent
 from heaveto.artifacts.base import ArtifactService
 from heaveto.artifacts.in_store import StoreArtifacts
 from heaveto.clock import Clock, SystemClock
+from heaveto.core.answers import CONFIRMATION_SUFFIX, Decision, Given, given_by_response
 from heaveto.core.close import Ending, report_since
+from heaveto.core.fold import CallState
 from heaveto.core.gate import GateState
 from heaveto.errors import (
+    AnswerInvalidError,
     CallInMessageError,
     ConfigError,
     EmptyMessageError,
     GuardTakenError,
     IdempotencyConflictError,
     InputError,
+    MixedAnswerError,
     NotSerializableError,
     RunIdTakenError,
     RunnerClosedError,
     SessionBusyError,
     SessionErasedError,
     SessionExistsError,
+    ToolArgumentsError,
+    UnknownCallError,
     UnknownRunError,
     UnknownSessionError,
 )
@@ -140,7 +146,7 @@ class Runner:
         *,
         user_id: str,
         session_id: str,
-        new_message: str | Content | Part,
+        new_message: str | Content | Part | None = None,
         run_config: RunConfig | None = None,
         state_delta: Mapping[str, Json] | None = None,
         run_id: str | None = None,
@@ -150,7 +156,8 @@ class Runner:
 
         Args:
             user_id, session_id: the session; created if there is none.
-            new_message: the input.
+            new_message: the input. Function responses are answers to waiting calls, and the stream goes on with their
+                run; None goes on with the run `run_id`.
             run_config: settings of this run.
             state_delta: session state to set together with the input.
             run_id: an id of the caller's choice, unique in the store.
@@ -161,11 +168,12 @@ class Runner:
         config = run_config or RunConfig()
         chosen = run_id or self._services.ids.record_id()
         key = self._key(user_id, session_id)
+        goes_on = new_message is None or _holds_answers(new_message)
 
         async def start() -> Run:
             return await self.start(
                 user_id=user_id, session_id=session_id, new_message=new_message, run_config=config,
-                state_delta=state_delta, run_id=chosen, idempotency_key=idempotency_key,
+                state_delta=state_delta, run_id=run_id if goes_on else chosen, idempotency_key=idempotency_key,
             )  # fmt: skip
 
         return RunStream(chosen, start, partial(self._abandon, chosen, key), deltas=config.streaming)
@@ -175,7 +183,7 @@ class Runner:
         *,
         user_id: str,
         session_id: str,
-        new_message: str | Content | Part,
+        new_message: str | Content | Part | None = None,
         run_config: RunConfig | None = None,
         state_delta: Mapping[str, Json] | None = None,
         run_id: str | None = None,
@@ -196,9 +204,15 @@ class Runner:
         """
         if self._closed:
             raise RunnerClosedError
-        content = _check_message(new_message)
-        delta = {key: _as_recorded(key, value) for key, value in (state_delta or {}).items()}
         key = self._key(user_id, session_id)
+        if new_message is None:
+            if run_id is None:
+                raise InputError("pass new_message, or the run_id of a run that is to go on")
+            return await self.resume(run_id)
+        content = _check_message(new_message)
+        if any(isinstance(part, FunctionResponse) for part in content.parts):
+            return await self._answer_by_message(key, content, run_id)
+        delta = {key: _as_recorded(key, value) for key, value in (state_delta or {}).items()}
         ticket = Ticket(
             run_id or self._services.ids.record_id(), content, run_config or RunConfig(),
             asyncio.get_running_loop().create_future(), idempotency_key, _fingerprint(content), delta,
@@ -341,27 +355,97 @@ class Runner:
         return await CallDesk(self._services, lane.log).detach(run_id, call_id)
 
     async def answer(
-        self, run_id: str, call_id: str, value: Json = None, *, accept: bool = True, by: str = ""
+        self,
+        run_id: str,
+        call_id: str,
+        value: Json = None,
+        *,
+        accept: bool = True,
+        args: Mapping[str, Json] | None = None,
+        as_result: bool = False,
+        by: str = "",
     ) -> Answered:
-        """Answer the question that a call asks. The first answer wins; the same one again is harmless.
+        """Answer a waiting call, durably; the run goes on when nothing of it waits any more. The first answer wins.
+
+        The same answer again is harmless, from wherever it comes. Return the answer that counts.
 
         Args:
-            run_id, call_id: the call, as `questions` lists it.
-            value: what was asked for; checked against the question's schema.
-            accept: False declines to answer, with `value` as the reason if there is one.
+            run_id, call_id: the call, as `questions` lists it; of a confirmation also ``<call id>:confirmation``.
+            value: what was asked for, checked against the question's schema. With a yes, something for the tool, which
+                finds it in `ctx.confirmation`.
+            accept: False says no, with `value` as the reason if there is one.
+            args: with a yes, the arguments to execute the call with, instead of the model's.
+            as_result: take `value` as the tool's result; it is not executed.
             by: who answers; recorded.
 
         Raises:
             UnknownRunError, UnknownCallError
-            NotWaitingError: the call asks nothing, or not any more.
-            AnswerConflictError: another answer came first.
-            AnswerInvalidError: the value does not fit.
+            AnswerError: see its kinds: NotWaitingError, AnswerConflictError, AnswerExpiredError, AnswerKindError,
+                AnswerInvalidError. Nothing was written.
         """
         lane = await self._lane_of(run_id)
-        return await CallDesk(self._services, lane.log).answer(run_id, call_id, value, accept=accept, by=by)
+        call_id = call_id.removesuffix(CONFIRMATION_SUFFIX)
+        call = lane.log.state.calls.get(call_id)
+        if call is not None and call.run_id != run_id:
+            raise UnknownCallError(run_id, call_id, ())
+        if args is not None and call is not None:
+            self._check_edited(lane, call, args)
+        kind = call.question.kind if call is not None and call.question is not None else None
+        wants_yes = kind in ("confirmation", "operator") or args is not None
+        decision: Decision = "result" if as_result else "deny" if not accept else "approve" if wants_yes else "value"
+        recorded = _as_recorded("answer", value)
+        given = Given(call_id, decision, recorded, dict(args) if args is not None else None, by)
+        return (await CallDesk(self._services, lane.log).answer([given]))[0]
+
+    def _check_edited(self, lane: Lane, call: CallState, args: Mapping[str, Json]) -> None:
+        """Edited arguments are validated like the model's, before the answer counts."""
+        agent = self.app.agents.get(call.agent)
+        tool = agent.toolbox.get(call.call.name) if isinstance(agent, LlmAgent) else None
+        if tool is not None:
+            try:
+                tool.bind(dict(args))
+            except ToolArgumentsError as error:
+                raise AnswerInvalidError(call.call.call_id, f"args: {error}") from error
+
+    async def _answer_by_message(self, key: SessionKey, content: Content, run_id: str | None) -> Run:
+        """Take a message of function responses as answers; the handle is that of their run, from here on."""
+        lane = self._lane(key)
+        if lane.live is None:
+            await lane.log.refresh()
+        responses = [part for part in content.parts if isinstance(part, FunctionResponse)]
+        if len(responses) < len(content.parts):
+            raise MixedAnswerError("the message holds answers and something else; send the answers alone")
+        if not all(response.call_id for response in responses):
+            raise MixedAnswerError("an answer has no call id; set the id of the function call that it answers")
+        state = lane.log.state
+        given = [given_by_response(state, response, by="") for response in responses]
+        runs = {state.calls[one.call_id].run_id for one in given if one.call_id in state.calls}
+        if len(runs) > 1:
+            raise MixedAnswerError(f"the answers are for several runs: {', '.join(sorted(runs))}; send them apart")
+        position = state.last_seq
+        standing = await CallDesk(self._services, lane.log).answer(given)
+        found = next(iter(runs), standing[0].run_id)
+        if run_id is not None and run_id != found:
+            raise MixedAnswerError(f"the answers are for run {found}, not for run {run_id}")
+        return Run(lane, found, self._stop, ticket=lane.ticket_of(found), start=position)
+
+    async def resume(self, run_id: str) -> Run:
+        """Go on with a run, if there is something to go on with, and return its handle.
+
+        A run whose process died is continued from its log, whatever `on_crash` says, unless it was stopped. A paused run
+        goes on only when its answers have come. A run that has ended, or works, is left alone.
+
+        Raises:
+            UnknownRunError: there is no such run. No model is asked.
+        """
+        lane = await self._lane_of(run_id)
+        position = lane.log.state.last_seq
+        if lane.log.state.run(run_id).is_open and lane.live is None:
+            lane.kick(reap=True)
+        return Run(lane, run_id, self._stop, ticket=lane.ticket_of(run_id), start=position)
 
     async def questions(self, *, user_id: str, session_id: str) -> list[Question]:
-        """Return the questions of a session's running calls that nobody has answered.
+        """Return what calls of a session wait for, and nobody has answered: the oldest first.
 
         Raises:
             UnknownSessionError
@@ -644,11 +728,14 @@ def _check_message(message: str | Content | Part) -> Content:
     for part in content.parts:
         if isinstance(part, FunctionCall):
             raise CallInMessageError(part.name)
-        if isinstance(part, FunctionResponse):
-            raise InputError(f"new_message holds a function response ({part.call_id!r}) that no call waits for")
     if not any(not isinstance(part, Text) or part.text.strip() for part in content.parts):
         raise EmptyMessageError
     return content
+
+
+def _holds_answers(message: str | Content | Part) -> bool:
+    parts = message.parts if isinstance(message, Content) else (message,)
+    return any(isinstance(part, FunctionResponse) for part in parts)
 
 
 def _as_recorded(key: str, value: Json) -> Json:

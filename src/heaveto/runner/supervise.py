@@ -18,7 +18,7 @@ from heaveto.core.close import Ending, Work, close_run
 from heaveto.core.limits import seconds_left
 from heaveto.errors import LimitExceededError, LogMovedError, NotSerializableError
 from heaveto.events.codec import encode
-from heaveto.events.records import AgentCheckpoint, Cause, Message, Operation, Record, RunEnded
+from heaveto.events.records import AgentCheckpoint, Cause, Message, Operation, Paused, Record, RunEnded
 from heaveto.runner.failure import info_of
 from heaveto.runner.host import AgentHost
 from heaveto.runner.insist import insist
@@ -26,8 +26,8 @@ from heaveto.runner.live import LiveRun, Stoppable
 from heaveto.runner.services import logger
 
 
-async def carry(live: AgentHost, agent: BaseAgent) -> RunEnded:
-    """Run an agent to the run's one ending and return it. The run's start is in the log already.
+async def carry(live: AgentHost, agent: BaseAgent) -> RunEnded | Paused:
+    """Run an agent to the run's one ending, or to a pause, and return it. The run's start is in the log already.
 
     Cancelling this (the event loop is shutting down) stops the run with cause ``shutdown``, and closes it first.
 
@@ -41,7 +41,8 @@ async def carry(live: AgentHost, agent: BaseAgent) -> RunEnded:
         while True:
             live.task = work = asyncio.create_task(live.work(agent), name=f"heaveto run {live.run_id}")
             ending = await _watch_over(live, work)
-            ended = await _close(live, ending)
+            waits = ending.outcome == "completed" and bool(live.run.waiting)
+            ended = await _pause(live) if waits else await _close(live, ending)
             if ended is not None:
                 await _tell_ending(live)
                 return ended
@@ -154,6 +155,29 @@ def _interrupt(live: LiveRun, work: asyncio.Task[None]) -> None:
         if operation.task is not None and not operation.task.done():
             operation.ask_to_stop(stop.cause if stop is not None else "error")
     work.cancel()
+
+
+async def _pause(live: LiveRun) -> Paused | RunEnded | None:
+    """Write that the run pauses. Return None where something came in the last moment, and it goes on.
+
+    The append is conditional: a stop, or the last answer, is not passed over.
+    """
+    while live.stop_asked is None and live.run.ended is None:
+        await live.log.settle()
+        waiting = tuple(call.question for call in live.run.waiting if call.question is not None)
+        if not waiting:
+            return None
+        staged = live.journal.take()
+        live.sealing = True
+        record_id, time = live.stamp()
+        paused = Paused(id=record_id, time=time, run_id=live.run_id, waiting=waiting)
+        try:
+            await live.journal.write_last([*staged, paused])
+            return paused
+        except LogMovedError:
+            live.sealing = False
+            await live.journal.read_on(staged)
+    return live.run.ended
 
 
 async def _close(live: LiveRun, ending: Ending) -> RunEnded | None:

@@ -10,14 +10,16 @@ from typing import Any
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.close import output_response
+from heaveto.core.fold import CallState
 from heaveto.core.replay import recover_call
 from heaveto.errors import CallbackAnswerError, ToolArgumentsError
 from heaveto.events.contents import FunctionCall, Json, text_of
-from heaveto.events.records import CallSettled, CallStatus, Cause, Record
+from heaveto.events.records import CallSettled, CallStatus, Cause, Paused, Record, WaitingCall
 from heaveto.runner.failure import message_of
 from heaveto.runner.live import LiveRun
 from heaveto.runner.operation import ToolOperation
-from heaveto.tools.base import Tool
+from heaveto.tools.base import Confirmation, Tool
+from heaveto.tools.response import to_response
 
 
 async def execute_calls(live: LiveRun, agent: LlmAgent, ctx: AgentContext, calls: Sequence[FunctionCall]) -> None:
@@ -41,17 +43,29 @@ async def _execute(
 ) -> None:
     ready: list[ToolOperation] = []
     settled: list[Record] = []
+    waiting: list[WaitingCall] = []
     for call in calls:
         verdict = await _Preparation(live, agent, ctx, call).verdict()
-        if isinstance(verdict, ToolOperation):
-            ready.append(verdict)
-        else:
-            settled.extend(verdict)
+        match verdict:
+            case ToolOperation():
+                ready.append(verdict)
+            case WaitingCall():
+                waiting.append(verdict)
+            case _:
+                settled.extend(verdict)
+    if waiting:
+        settled.append(_asked_for(live, waiting))
     if settled:
         live.stage(*settled)
         await live.flush()
     if ready:
         await _Group(live, _lanes(live, ready), step).run()
+
+
+def _asked_for(live: LiveRun, waiting: Sequence[WaitingCall]) -> Paused:
+    """Return the record that makes calls wait: they can be answered from now on, whatever else the run still does."""
+    record_id, time = live.stamp()
+    return Paused(id=record_id, time=time, run_id=live.run_id, waiting=tuple(waiting), held=True)
 
 
 def _lanes(live: LiveRun, ready: Sequence[ToolOperation]) -> list[list[ToolOperation]]:
@@ -73,21 +87,30 @@ class _Preparation:
         self.live, self.agent, self.ctx, self.call = live, agent, ctx, call
         self.known = live.run.calls.get(call.call_id)
 
-    async def verdict(self) -> ToolOperation | list[Record]:
-        """Return the operation to start, or the settlement of a call that is not executed."""
-        if self.known is not None and self.known.phase == "started":
+    async def verdict(self) -> ToolOperation | WaitingCall | list[Record]:
+        """Return the operation to start, what the call has to wait for, or the settlement of one that is not executed."""
+        known = self.known
+        if known is not None and known.phase == "started":
             return self._in_doubt()
+        if known is not None and known.phase == "waiting":
+            return await self._answered(known)
         call, tool = self.call, self.agent.toolbox.get(self.call.name)
         if call.defect:
             what = "were cut off before they were complete" if call.defect == "truncated" else "are not a JSON object"
             return self._refused(f"The arguments {what}.")
         if tool is None:
-            known = ", ".join(self.agent.toolbox) or "none"
-            return self._failed(f"There is no tool {call.name!r}. The tools are: {known}.")
+            there = ", ".join(self.agent.toolbox) or "none"
+            return self._failed(f"There is no tool {call.name!r}. The tools are: {there}.")
         bound = self._bound(tool, call.args)
         if isinstance(bound, str):
             return self._refused(bound)
         operation = ToolOperation(self.live, self.agent, self.ctx, call, tool, bound, call.args)
+        held = await self._held(operation)
+        if held is not None:
+            return held
+        return await self._hooked(operation)
+
+    async def _hooked(self, operation: ToolOperation) -> ToolOperation | list[Record]:
         if self.agent.before_tool_callbacks or self.live.services.app.hooks.at("before_tool"):
             return await self._asked(operation)
         return operation
@@ -104,7 +127,7 @@ class _Preparation:
     async def _asked(self, operation: ToolOperation) -> ToolOperation | list[Record]:
         """Ask the before-tool callbacks. They may give a result, or change the arguments in place, as ADK's do."""
         await self.live.flush()
-        args = copy.deepcopy(self.call.args)
+        args = copy.deepcopy(operation.args)
         own, hooks = self.agent.before_tool_callbacks, self.live.services.app.hooks
         try:
             given = await hooks.first("before_tool", own, operation.tool, args, operation.attempt.ctx)
@@ -117,12 +140,50 @@ class _Preparation:
         if given is not None:
             return await self._early(operation, await operation.replaced(given))
         self.live.stage(*operation.state_changes())  # theirs, not the attempt's: no other one asks them again
-        if args != self.call.args:
+        if args != operation.args:
             bound = self._bound(operation.tool, args)
             if isinstance(bound, str):
                 return self._refused(f"A callback changed the arguments, and they do not fit: {bound}")
             operation.args, operation.bound = args, bound
         return operation
+
+    async def _held(self, operation: ToolOperation) -> WaitingCall | list[Record] | None:
+        """Return what has to come from outside before the call is executed, or instead of that."""
+        try:
+            hold = await operation.tool.hold(operation.bound, operation.attempt.ctx)
+        except Exception as error:  # noqa: BLE001 - an edge: the tool's own code
+            self.live.check()
+            return await self._early(operation, await operation.refused(error))
+        if hold is None:
+            return None
+        return operation.waiting(hold.kind, hold.hint, hold.schema, hold.payload, hold.within_seconds, hold.default)
+
+    async def _answered(self, known: CallState) -> ToolOperation | list[Record]:
+        """Go on with a call that waited: its answer settles it, or lets it be executed."""
+        answer, stop = known.answer, known.cancel
+        if answer is None:
+            assert stop is not None
+            status: CallStatus = "cancelled" if known.has_started else "not_started"
+            return [settle_call(self.live, self.call, status, None, stop.cause)]
+        cause: Cause | None = "expired" if answer.expired else None
+        if answer.decision == "deny":
+            reason: dict[str, Json] | None = {"reason": answer.value} if answer.value not in (None, "") else None
+            status = "cancelled" if known.question is not None and known.question.kind == "long_running" else "denied"
+            return [settle_call(self.live, self.call, status, reason, cause)]
+        if answer.decision != "approve":
+            return [settle_call(self.live, self.call, "succeeded", to_response(answer.value), cause)]
+        tool = self.agent.toolbox.get(self.call.name)
+        if tool is None:
+            return self._refused("The tool is not available any more.")
+        args = known.effective_args if answer.args is None else answer.args
+        bound = self._bound(tool, args)
+        if isinstance(bound, str):
+            return self._refused(f"The arguments do not fit: {bound}.")
+        operation = ToolOperation(
+            self.live, self.agent, self.ctx, self.call, tool, bound, args,
+            confirmation=Confirmation(answer.by, answer.value), edited=args != self.call.args,
+        )  # fmt: skip
+        return await self._hooked(operation)
 
     async def _early(self, operation: ToolOperation, records: list[Record]) -> list[Record]:
         if operation.fatal is not None:

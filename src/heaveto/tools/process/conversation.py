@@ -242,6 +242,8 @@ class _Conversation:
                 return await ctx.ask(hint, schema)
             case "detach", (response,):
                 await ctx.detach(response)
+            case "request_confirmation", (hint, payload, within):
+                ctx.request_confirmation(hint, payload=payload, within_seconds=within)
             case "save_artifact", (name, content):
                 return await ctx.save_artifact(name, content)
             case "load_artifact", (name, version):

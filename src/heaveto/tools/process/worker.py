@@ -149,6 +149,9 @@ class RemoteHost:
     async def cancel_run(self, by: str, reason: str) -> None:
         self.request("cancel_run", by, reason)
 
+    def request_confirmation(self, hint: str, payload: Json, within_seconds: float | None) -> None:
+        self.request("request_confirmation", hint, payload, within_seconds)
+
     async def run_agent(self, agent: Any, task: str) -> str:
         raise NotTransportableError("an agent", "run_agent works in the program's own process only")
 
