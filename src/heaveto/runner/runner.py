@@ -315,7 +315,7 @@ class Runner:
             return asked
         if live is None and not run.started_seq and run.ended is None:
             return asked  # it has not begun: the request is kept for its start
-        if live is None:
+        if live is None or run_id in lane.log.state.paused:
             lane.kick(reap=True)
         handle = Run(lane, run_id, self._stop, ticket=lane.ticket_of(run_id), start=0)
         await handle.wait()
