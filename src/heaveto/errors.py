@@ -102,6 +102,15 @@ class InputError(HeavetoError):
     """A value that the caller passed is not acceptable. Nothing was written. Correct the value and call again."""
 
 
+class RewindPointError(InputError):
+    """A session cannot be taken back to this seq: a run is open there, or it is not there. The message names others."""
+
+    def __init__(self, to: int, before: int, behind: int | None) -> None:
+        others = f"{before}" if behind is None else f"{before} and {behind}"
+        super().__init__(f"cannot go back to seq {to}: no run may be open there; the nearest points are {others}")
+        self.to, self.before, self.behind = to, before, behind
+
+
 class EmptyMessageError(InputError):
     """The new message has no content. Pass text or at least one part."""
 
@@ -261,6 +270,25 @@ class UnknownAgentError(NotFoundError):
 # --- runs ---------------------------------------------------------------------------------------------------------
 
 
+class AgentTreeChangedError(HeavetoError):
+    """A run cannot go on: an agent or a tool that it needs is gone. `missing` names them.
+
+    Bring them back under their names, or set ``on_tree_change="close"``, which tells the model instead.
+    """
+
+    def __init__(self, run_id: str, missing: tuple[str, ...]) -> None:
+        super().__init__(f"run {run_id} cannot go on: {', '.join(missing)} is not there any more")
+        self.run_id, self.missing = run_id, missing
+
+
+class NotResumableError(HeavetoError):
+    """A run would have to wait for answers, and its app is not resumable. Use ``ResumabilityConfig(resumable=True)``."""
+
+    def __init__(self, run_id: str, calls: tuple[str, ...]) -> None:
+        super().__init__(f"run {run_id} cannot wait for answers to {', '.join(calls)}: its app is not resumable")
+        self.run_id, self.calls = run_id, calls
+
+
 class SessionBusyError(HeavetoError):
     """The session is busy and the busy policy is ``reject``. Nothing was written. Wait, or use another policy."""
 
@@ -330,7 +358,7 @@ class AnswerInvalidError(AnswerError):
 
 
 class SessionWaitingError(HeavetoError):
-    """Runs of the session wait for answers, and ``on_text="reject"``. Nothing was written. Answer, or use another policy."""
+    """Runs of the session wait for answers, and ``on_text="reject"``. Nothing was written. Answer, or change that."""
 
     def __init__(self, key: SessionKey, run_ids: tuple[str, ...]) -> None:
         super().__init__(f"session {key} waits for answers, in run {', '.join(run_ids)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, TypeAlias
 
 from heaveto.agents.state import StateView
 from heaveto.core.fold import RunState, SessionState
@@ -14,6 +14,9 @@ from heaveto.events.records import AgentCheckpoint, Cause, Message, Record, Sess
 if TYPE_CHECKING:
     from heaveto.agents.base import BaseAgent
     from heaveto.agents.llm import LlmAgent
+
+
+PausePoint: TypeAlias = Literal["after_tool", "after_turn"]
 
 
 class RunHost(Protocol):
@@ -27,6 +30,7 @@ class RunHost(Protocol):
     def session(self) -> SessionState: ...
     def stamp(self) -> tuple[str, float]: ...
     def check(self) -> None: ...
+    async def pauses(self, at: PausePoint) -> bool: ...
     async def request_stop(self, cause: Cause, by: str, reason: str = "") -> None: ...
     def stage(self, *records: Record) -> None: ...
     async def flush(self) -> None: ...
@@ -44,12 +48,13 @@ class AgentContext:
         agent: the agent.
         branch: its branch; agents that work in parallel have branches of their own and do not see each other's.
         state: the session's state as a mapping; what is set is recorded with the next record.
+        held: the agent's part is not done: something in it waits. It is entered again when the run goes on.
     """
 
-    __slots__ = ("agent", "branch", "host", "state")
+    __slots__ = ("agent", "branch", "held", "host", "state")
 
     def __init__(self, host: RunHost, agent: BaseAgent, branch: str) -> None:
-        self.host, self.agent, self.branch = host, agent, branch
+        self.host, self.agent, self.branch, self.held = host, agent, branch, False
         self.state = host.state_view()
 
     @property
@@ -117,7 +122,9 @@ class AgentContext:
         False means that calls of it wait for answers: return too, and your `run` is called again when they have come.
         With `since`, it is not run if the log says behind that seq that it has done its part: for those who resume.
         """
-        return await self.host.enter(agent, self.branch if branch is None else branch, since)
+        done = await self.host.enter(agent, self.branch if branch is None else branch, since)
+        self.held = self.held or not done
+        return done
 
     async def checkpoint(self, agent_state: dict[str, Json]) -> None:
         """Record this agent's progress. Durable before the next effect of the run."""

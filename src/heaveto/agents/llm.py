@@ -174,6 +174,9 @@ class LlmAgent(BaseAgent):
         while True:
             match step:
                 case CallModel():
+                    if await ctx.host.pauses("after_tool"):
+                        ctx.held = True
+                        return
                     await self.open_toolsets()
                     answer = await ctx.host.call_model(self, ctx)
                     step = plan_answer(ctx.host.run, answer)
@@ -186,7 +189,10 @@ class LlmAgent(BaseAgent):
                     since = ctx.host.run.thread(ctx.branch, self.name).transferred_seq
                     await ctx.run_agent(self._agent_at(step.agent), since=since)
                     return
-                case Wait() | Finish():
+                case Wait():
+                    ctx.held = True
+                    return
+                case Finish():
                     return
                 case _:
                     assert_never(step)

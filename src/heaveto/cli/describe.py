@@ -18,6 +18,7 @@ from heaveto.events.records import (
     Message,
     Operation,
     Paused,
+    PauseRequested,
     Queued,
     Record,
     Rewound,
@@ -39,6 +40,8 @@ def summary_of(record: Record) -> str:  # noqa: PLR0911 - one for each kind of r
             return f"waits for its turn: {quoted(record.input)}"
         case CancelRequested():
             return _words(f"stop asked for: {record.cause}", _by(record.by), record.reason)
+        case PauseRequested():
+            return _words(f"pause asked for: {record.at}", _by(record.by), record.reason)
         case RunStarted():
             again = f", attempt {record.attempt}" if record.attempt > 1 else ""
             return f"{record.trigger}{again}: {quoted(record.input)}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from heaveto.core.fold import CallState, SessionState
+from heaveto.core.fold import SessionState
 from heaveto.errors import (
     AnswerConflictError,
     AnswerExpiredError,
@@ -72,7 +72,7 @@ def _is_news(state: SessionState, given: Given, now: float) -> bool:
         raise NotWaitingError(given.call_id, "it was stopped")
     if asked.deadline is not None and asked.deadline <= now and not given.expired:
         raise AnswerExpiredError(given.call_id, asked.deadline)
-    _check_kind(given, asked, call)
+    _check_kind(given, asked)
     return True
 
 
@@ -91,9 +91,11 @@ def _is_repeat(given: Given, first: Answered) -> bool:
     return False
 
 
-def _check_kind(given: Given, asked: WaitingCall, call: CallState) -> None:
+def _check_kind(given: Given, asked: WaitingCall) -> None:
     if given.expired:
         return
+    if asked.kind == "operator" and given.decision != "approve":  # who does not let it go on stops the run
+        raise AnswerKindError(given.call_id, given.decision, asked.kind)
     is_confirmation = asked.kind in ("confirmation", "operator")
     if given.decision == "approve" and not is_confirmation:
         raise AnswerKindError(given.call_id, given.decision, asked.kind)
@@ -121,8 +123,8 @@ def answer_problem(value: Json, schema: dict[str, Json] | None) -> str | None:
 def given_by_response(state: SessionState, response: FunctionResponse, *, by: str) -> Given:
     """Return what a function response in a message answers.
 
-    To a confirmation: ``{"confirmed": bool}``, with `payload`, edited `args` or a `reason` if wanted; the id may be that
-    of the call or of its confirmation. To anything else: the result itself.
+    To a confirmation: ``{"confirmed": bool}``, with `payload`, edited `args` or a `reason` if wanted; the id may be
+    that of the call or of its confirmation. To anything else: the result itself.
 
     Raises:
         AnswerKindError: a result for a call that wants a confirmation.

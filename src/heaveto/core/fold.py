@@ -32,6 +32,7 @@ from heaveto.events.records import (
     OutcomeKind,
     ParentCall,
     Paused,
+    PauseRequested,
     Queued,
     Record,
     Replay,
@@ -114,6 +115,8 @@ class RunState:
     Attributes:
         steered_seq: the last text or news that the agent has to hear before it is done.
         signal_seq: the last request or answer that came for one of its calls.
+        pause: an operator's wish that has not been obeyed yet.
+        operator: the operator's pause that it is in, as a call that waits for a yes.
         idle_seconds: how long it has been paused, over all pauses that are over.
         fruitless: how many attempts in a row have brought nothing: no message, no result, no progress.
     """
@@ -136,6 +139,8 @@ class RunState:
     usage: Usage = Usage()
     steered_seq: int = 0
     signal_seq: int = 0
+    pause: PauseRequested | None = None
+    operator: CallState | None = None
     paused_time: float = 0.0
     idle_seconds: float = 0.0
     fruitless: int = 0
@@ -155,8 +160,9 @@ class RunState:
 
     @property
     def waiting(self) -> list[CallState]:
-        """The calls that hold the run up: they wait for answers that nobody has given."""
-        return [call for call in self.calls.values() if call.is_waiting and call.phase == "waiting"]
+        """What holds the run up: calls that wait for answers that nobody has given, and an operator's pause."""
+        held = [call for call in self.calls.values() if call.is_waiting and call.phase == "waiting"]
+        return [*held, self.operator] if self.operator is not None and self.operator.is_waiting else held
 
     def waits_within(self, branch: str) -> bool:
         """Whether such a call is in a branch or below it."""
@@ -231,7 +237,7 @@ class SessionState:
             found = self.runs[run_id] = RunState(run_id)
         return found
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: Record) -> None:  # noqa: C901, PLR0912 - one for each kind of record
         """Take one record more. Records come in seq order."""
         self.records.append(record)
         match record:
@@ -257,6 +263,8 @@ class SessionState:
                 self._queued(record)
             case CancelRequested():
                 self._cancel_requested(record)
+            case PauseRequested():
+                self._pause_requested(record)
             case Paused():
                 self._paused(record)
             case Answered():
@@ -359,6 +367,9 @@ class SessionState:
             if not call.awaits_late_result and self.calls.get(call_id) is call:
                 del self.calls[call_id]
         run.threads, run.checkpoints, run.escalated, run.calls = {}, {}, {}, {}
+        if run.operator is not None:
+            self.calls.pop(run.operator.call.call_id, None)
+            run.operator = None
         if self.current == record.run_id:
             self.current = None
 
@@ -415,6 +426,9 @@ class SessionState:
             if self.current == run.run_id:
                 self.current = None
         for waiting in record.waiting:
+            if waiting.kind == "operator":
+                self._held_by_operator(run, record, waiting)
+                continue
             call = self.calls.get(waiting.call_id)
             if call is None or not (call.phase != "settled" or call.is_in_background):
                 continue
@@ -423,12 +437,30 @@ class SessionState:
             if waiting.kind != "input" or call.phase != "started":  # else its tool holds on in its process
                 call.phase = advance_call(call.phase, "wait")
 
+    def _pause_requested(self, record: PauseRequested) -> None:
+        run = self.run(record.run_id)
+        if run.is_open and run.pause is None and run.operator is None:
+            run.pause, run.signal_seq = record, record.seq
+
+    def _held_by_operator(self, run: RunState, record: Paused, waiting: WaitingCall) -> None:
+        if run.operator is None and run.ended is None:
+            call = FunctionCall(call_id=waiting.call_id, name=waiting.kind)
+            run.operator = CallState(
+                call, run.run_id, "", "", record.seq, phase="waiting", question=waiting, question_seq=record.seq
+            )
+            run.pause = None
+            self.calls[waiting.call_id] = run.operator
+
     def _answered(self, record: Answered) -> None:
         """The first answer to a question wins."""
         call = self.calls.get(record.call_id)
         if call is not None and call.question is not None and call.answer is None:
             call.answer = record
-            self.run(call.run_id).signal_seq = record.seq
+            run = self.run(call.run_id)
+            run.signal_seq = record.seq
+            if run.operator is call:
+                run.operator = None
+                del self.calls[record.call_id]
 
     def _rewound(self) -> None:
         """Take the session's own state back. Shared state belongs to others as well and stays."""

@@ -54,7 +54,7 @@ def settled_response(wire_id: str, name: str, settled: CallSettled) -> FunctionR
 _DETACHED = "This call goes on in the background. Its outcome will be told when it comes; do not wait for it."
 
 
-def _explain(status: CallStatus, cause: Cause | None) -> str:
+def _explain(status: CallStatus, cause: Cause | None) -> str:  # noqa: PLR0911 - one for each status
     match status:
         case "not_started":
             return f"This call was not started because {because(cause)}. It had no effect."

@@ -129,8 +129,8 @@ class StopReport(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 WaitingKind: TypeAlias = Literal["long_running", "confirmation", "input", "client", "operator"]
 """What a call waits for. long_running: the outcome of work that goes on elsewhere. confirmation: a yes, before it is
-executed. input: a value that its tool asks people for. client: the caller, who executes it. operator: someone who lets a
-run that was paused by hand go on.
+executed. input: a value that its tool asks people for. client: the caller, who executes it. operator: someone who lets
+a run that was paused by hand go on.
 """
 
 
@@ -200,6 +200,17 @@ class CancelRequested(_Record, frozen=True, kw_only=True, tag=True):
     reason: str = ""
     call_id: str = ""
     scope: StopScope = "children"
+
+
+class PauseRequested(_Record, frozen=True, kw_only=True, tag=True):
+    """An operator wants the run to pause at its next safe point, until someone lets it go on (side).
+
+    after_tool: before its next model call. after_turn: before its next agent.
+    """
+
+    at: Literal["after_tool", "after_turn"] = "after_tool"
+    by: str = ""
+    reason: str = ""
 
 
 class RunStarted(_Record, frozen=True, kw_only=True, tag=True):
@@ -298,8 +309,8 @@ class Answered(_Record, frozen=True, kw_only=True, tag=True):
     """An answer to a waiting call arrived (side). The first one wins.
 
     approve: execute it, with `args` where they were edited. deny: do not, `value` says why. value: what was asked for.
-    result: taken as what the tool returned, which is not executed. `expired` marks the default that was recorded because
-    nobody had answered in time.
+    result: taken as what the tool returned, which is not executed. `expired` marks the default that was recorded
+    because nobody had answered in time.
     """
 
     call_id: str
@@ -338,10 +349,14 @@ class Transferred(_Record, frozen=True, kw_only=True, tag=True):
 
 
 class Compacted(_Record, frozen=True, kw_only=True, tag=True):
-    """A summary stands in for the records up to and including `upto` in projections. The records stay."""
+    """A summary stands in for the records up to and including `upto` in projections. The records stay.
+
+    `usage` is what the summary cost; it belongs to no run.
+    """
 
     upto: int
     summary: Content
+    usage: Usage | None = None
 
 
 class Rewound(_Record, frozen=True, kw_only=True, tag=True):
@@ -367,6 +382,7 @@ class RunEnded(_Record, frozen=True, kw_only=True, tag=True):
 Record: TypeAlias = (
     Queued
     | CancelRequested
+    | PauseRequested
     | RunStarted
     | Message
     | CallStarted

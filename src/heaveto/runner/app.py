@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import get_args
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 from heaveto.agents.base import AGENT_ADVICE, BaseAgent, check_tree
 from heaveto.agents.llm import LlmAgent
 from heaveto.agents.pieces import as_pieces, require_piece
 from heaveto.agents.tool import AgentTool
+from heaveto.core.fold import RunState
 from heaveto.errors import ConfigError, DuplicateNameError
+from heaveto.runner.compaction import Compaction
 from heaveto.runner.config import OnCrash
 from heaveto.runner.hooks import Hooks, Plugin
+
+
+@dataclass(frozen=True, slots=True)
+class ResumabilityConfig:
+    """Whether runs may pause and go on (ADK's name). With False, one that would have to wait fails instead."""
+
+    resumable: bool = True
+
+
+OnTreeChange: TypeAlias = Literal["fail", "close"]
+"""What becomes of a run that is to go on, when an agent or tool that it needs is gone.
+
+fail: it fails with `AgentTreeChangedError`; an answer is refused with it, and nothing is written. close: its calls to
+tools that are gone are settled as failed, agents that are gone are left out, and the run goes on.
+"""
 
 
 class App:
@@ -29,7 +47,11 @@ class App:
         root_agent: BaseAgent,
         *,
         plugins: Sequence[Plugin] = (),
+        resumability_config: ResumabilityConfig | None = None,
+        resumable: bool | None = None,
         on_crash: OnCrash = "resume",
+        on_tree_change: OnTreeChange = "fail",
+        compaction: Compaction | None = None,
         max_concurrent_calls: int | None = None,
         max_concurrent_calls_per_user: int | None = None,
     ) -> None:
@@ -39,6 +61,10 @@ class App:
             name: under which its sessions are kept.
             root_agent: the root of the tree.
             plugins: they see all agents and tools.
+            resumability_config: whether its runs may pause; they may if it is left out.
+            resumable: not to be used: ADK's older flag, refused where it contradicts `resumability_config`.
+            on_tree_change: what becomes of a run that needs an agent or a tool that is gone.
+            compaction: when and how long conversations are summarised; never if left out.
             on_crash: what becomes of a run whose process died, unless its `RunConfig` says otherwise.
             max_concurrent_calls: how many tool calls run at the same time in one process.
             max_concurrent_calls_per_user: how many of one user do.
@@ -51,6 +77,13 @@ class App:
         require_piece(root_agent, BaseAgent, f"App {name!r}: root_agent", AGENT_ADVICE)
         if not name or "/" in name:
             raise ConfigError(f"app name {name!r}: it must not be empty and must not contain '/'")
+        if resumability_config is not None and resumable not in (None, resumability_config.resumable):
+            raise ConfigError(
+                f"App {name!r}: resumable={resumable} contradicts {resumability_config}; pass resumability_config alone"
+            )
+        if on_tree_change not in get_args(OnTreeChange):
+            allowed = ", ".join(get_args(OnTreeChange))
+            raise ConfigError(f"App {name!r}: on_tree_change must be one of {allowed}; not {on_tree_change!r}")
         if on_crash not in get_args(OnCrash):
             raise ConfigError(f"App {name!r}: on_crash must be one of {', '.join(get_args(OnCrash))}; not {on_crash!r}")
         for option, limit in (
@@ -60,11 +93,13 @@ class App:
             if limit is not None and limit < 1:
                 raise ConfigError(f"App {name!r}: {option} must be at least 1, or None for no limit; not {limit}")
         self.name, self.root_agent, self.on_crash = name, root_agent, on_crash
+        self.resumability_config = resumability_config or ResumabilityConfig(resumable is not False)
+        self.on_tree_change, self.compaction = on_tree_change, compaction
         self.max_concurrent_calls = max_concurrent_calls
         self.max_concurrent_calls_per_user = max_concurrent_calls_per_user
         self.agents = check_tree(root_agent)
         self.hooks = Hooks(as_pieces(plugins, Plugin, f"App {name!r}: plugins", "pass an instance of a Plugin"))
-        self._background = _background_agents(root_agent)
+        self._trees, self._background = _other_trees(root_agent)
         self.tree_hash = _hash_tree(root_agent)
 
     @property
@@ -84,15 +119,28 @@ class App:
             agent = child
         return agent
 
+    def missing(self, run: RunState) -> tuple[str, ...]:
+        """Return what a run needs in order to go on and this app does not have: agents and tools, by name."""
+        missing: list[str] = []
+        agents = {agent.name: agent for root in self._trees for agent in root.walk()}
+        for name in (run.agent.rpartition("/")[2], *(agent for _, agent in run.checkpoints)):
+            if name and name not in agents and "@" not in name and f"agent {name!r}" not in missing:
+                missing.append(f"agent {name!r}")
+        for call in run.calls.values():
+            agent = agents.get(call.agent)
+            if call.settled is None and isinstance(agent, LlmAgent) and call.call.name not in agent.toolbox:
+                missing.append(f"tool {call.call.name!r} of agent {call.agent!r}")
+        return tuple(missing)
 
-def _background_agents(root: BaseAgent) -> dict[str, BaseAgent]:
-    """Return the agents that work as tools in the background, those of their own tools included, by name.
+
+def _other_trees(root: BaseAgent) -> tuple[list[BaseAgent], dict[str, BaseAgent]]:
+    """Return the roots of all trees of agents, also of those that work as tools; and those in the background by name.
 
     Raises:
         DuplicateNameError: two have the same name, or that of the root, so that a log could not tell them apart.
     """
     found: dict[str, BaseAgent] = {}
-    trees, seen = [root], {id(root)}
+    trees, seen, roots = [root], {id(root)}, [root]
     while trees:
         for agent in trees.pop().walk():
             for tool in agent.tools if isinstance(agent, LlmAgent) else ():
@@ -100,11 +148,12 @@ def _background_agents(root: BaseAgent) -> dict[str, BaseAgent]:
                     continue
                 seen.add(id(tool.agent))
                 trees.append(tool.agent)
+                roots.append(tool.agent)
                 if tool.background:
                     if tool.agent.name in found or tool.agent.name == root.name:
                         raise DuplicateNameError("agent", tool.agent.name, "those that work in the background")
                     found[tool.agent.name] = tool.agent
-    return found
+    return roots, found
 
 
 def _hash_tree(root: BaseAgent) -> str:

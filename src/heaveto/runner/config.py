@@ -11,12 +11,12 @@ from heaveto.errors import InputError
 from heaveto.events.contents import Json
 from heaveto.events.records import Limits
 
-BusyPolicy: TypeAlias = Literal["queue", "reject", "interrupt", "merge", "steer"]
+BusyPolicy: TypeAlias = Literal["queue", "reject", "interrupt", "rollback", "merge", "steer"]
 """What becomes of a message that arrives while the session is busy.
 
 queue: it waits for its turn. reject: an error, nothing is written. interrupt: the running run is stopped as
-superseded, then it runs. merge: it joins the newest waiting message, one answer for all. steer: it is handed to the
-running run, at its next step.
+superseded, then it runs. rollback: the same, and the conversation goes on as if that run had not been. merge: it joins
+the newest waiting message, one answer for all. steer: it is handed to the running run, at its next step.
 """
 
 ToolExecutionMode: TypeAlias = Literal["NONE", "SEQUENTIAL", "PARALLEL", "PARALLEL_SUBSCRIBE"]
@@ -39,8 +39,8 @@ seal: it is closed as failed.
 OnText: TypeAlias = Literal["decline", "keep", "reject"]
 """What a text message does to runs of its session that wait for answers.
 
-decline: it is taken as a no: their waiting calls are denied with the text as the reason, and the runs end. keep: they go
-on waiting, beside the new run. reject: an error, nothing is written.
+decline: it is taken as a no: their waiting calls are denied with the text as the reason, and the runs end. keep: they
+go on waiting, beside the new run. reject: an error, nothing is written.
 """
 
 OnCallError: TypeAlias = Literal["isolate", "fail_all"]

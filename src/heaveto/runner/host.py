@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Literal
 
 from heaveto.agents.base import AgentCallback, BaseAgent, do_part
-from heaveto.agents.context import AgentContext
+from heaveto.agents.context import AgentContext, PausePoint
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.fold import is_within
 from heaveto.errors import CallWaits
 from heaveto.events.contents import Content, FunctionCall, text_of
-from heaveto.events.records import Message
+from heaveto.events.records import Message, Paused, WaitingCall
 from heaveto.runner.hooks import call_back
 from heaveto.runner.live import LiveRun
 from heaveto.runner.model_step import ask_model
@@ -46,6 +46,8 @@ class AgentHost(LiveRun):
         self.check()
         if since is not None and self._has_ended(agent, branch, since):
             return True
+        if await self.pauses("after_turn"):
+            return False
         ctx = AgentContext(self, agent, branch)
         hooks = self.services.app.hooks
         if not (agent.before_agent_callbacks or hooks.at("before_agent")) or not await self._say_first(
@@ -53,12 +55,22 @@ class AgentHost(LiveRun):
         ):
             await self.flush()  # an agent sees what those before it have set
             await do_part(agent, ctx)
-            if self.run.waits_within(branch):
+            if ctx.held:
                 return False
             if agent.after_agent_callbacks or hooks.at("after_agent"):
                 await self._say_first(ctx, "after_agent", agent.after_agent_callbacks)
         ctx.end()
         return True
+
+    async def pauses(self, at: PausePoint) -> bool:
+        """Whether an operator wants the run to pause here; then that is recorded, and the agents return."""
+        wanted = self.run.pause
+        if wanted is not None and wanted.at == at:
+            record_id, time = self.stamp()
+            held = WaitingCall(call_id=f"operator-{wanted.seq}", kind="operator", hint=wanted.reason)
+            self.stage(Paused(id=record_id, time=time, run_id=self.run_id, waiting=(held,), held=True))
+            await self.flush()
+        return self.run.operator is not None
 
     def _has_ended(self, agent: BaseAgent, branch: str, since: int) -> bool:
         last = self.run.checkpoints.get((branch, agent.name))

@@ -45,7 +45,7 @@ class Inbox:
                 raise SessionBusyError(self._log.key, state.current)
             case "queue" | "reject":
                 await self._enqueue(ticket)
-            case "interrupt":
+            case "interrupt" | "rollback":
                 before = [run_id for run_id in (state.current, *state.queue) if run_id is not None]
                 await self._enqueue(ticket)
                 for run_id in before:

@@ -7,10 +7,12 @@ waiting runs is durable, so any process may carry out any of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
+from heaveto.agents.llm import LlmAgent
 from heaveto.core.close import Ending
 from heaveto.core.fold import RunState
 from heaveto.core.replay import may_resume
@@ -24,6 +26,7 @@ from heaveto.errors import (
 )
 from heaveto.events.records import CallSettled, Cause, Paused, SessionKey, Trigger
 from heaveto.runner.calls import CallDesk
+from heaveto.runner.compaction import summarise
 from heaveto.runner.config import RunConfig
 from heaveto.runner.endings import seal_run, tell_end
 from heaveto.runner.host import AgentHost
@@ -36,6 +39,7 @@ from heaveto.runner.supervise import carry
 from heaveto.runner.ticket import Ticket
 from heaveto.stores.base import Lease
 
+_T = TypeVar("_T")
 _RETRY_CLAIM_SECONDS = 0.5
 _RETRY_RELEASE_SECONDS = 1.0
 
@@ -57,6 +61,11 @@ class Lane:
         self._reap = True
         """Whether a dead process may have left something in this session: a run to close, an end hook to call."""
         self._telling_end = False
+        self._wanted: set[str] = set()
+        """Runs that someone wants to go on, whatever becomes of others whose process died."""
+        self._jobs: deque[tuple[Callable[[Lease], Awaitable[None]], asyncio.Future[Any]]] = deque()
+        self._summary: asyncio.Task[bool] | None = None
+        """A conversation that is being summarised; what comes to the session meanwhile is more urgent."""
         self._declined: list[str] = []
         """Paused runs that the message declined with which the current run began."""
         self._owed: tuple[Lease, list[str]] | None = None
@@ -147,6 +156,26 @@ class Lane:
             *stops, *(self._services.children.stop(self._services, child, cause, by) for child in children)
         )
 
+    async def exclusively(self, job: Callable[[Lease], Awaitable[_T]]) -> _T:
+        """Do something to the session's log while nothing runs in it: behind the run that runs, before those that wait.
+
+        Raises:
+            RunnerClosedError: the runner was closed before.
+        """
+        outcome: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+
+        async def do(lease: Lease) -> None:
+            try:
+                result = await job(lease)
+            except Exception as error:  # noqa: BLE001 - handed to the one who waits
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(result)
+
+        self._jobs.append((do, outcome))
+        self.kick()
+        return await asyncio.shield(outcome)
+
     def spawn(self, work: Coroutine[Any, Any, object], name: str) -> None:
         """Start background work that the closing runner waits for."""
         self._services.spawn(work, name)
@@ -154,10 +183,21 @@ class Lane:
     def kick(self, *, reap: bool = False) -> None:
         """See to it that the pump looks for work."""
         self._reap = self._reap or reap
+        if self._summary is not None:
+            self._summary.cancel()
         if self._pump is None:
             self._pump = asyncio.create_task(self._pump_runs(), name=f"heaveto lane {self.key}")
             self._services.background.add(self._pump)
             self._pump.add_done_callback(self._services.background.discard)
+
+    def resume(self, run_id: str) -> None:
+        """See to it that a run goes on, if it can."""
+        self._wanted.add(run_id)
+        self.kick(reap=True)
+
+    def is_paused(self, run_id: str) -> bool:
+        """Whether a run waits for answers, as far as this process knows."""
+        return run_id in self.log.state.paused
 
     async def drained(self) -> None:
         """Wait until the pump has nothing to do."""
@@ -200,7 +240,7 @@ class Lane:
 
     @property
     def _has_work(self) -> bool:
-        waits = self._entering or self.log.state.queue or self._reap
+        waits = self._entering or self.log.state.queue or self._reap or self._jobs
         return bool(waits or self._answered_run or self._stopped_pauses)
 
     @property
@@ -218,6 +258,10 @@ class Lane:
             if ticket is not None:
                 self._refuse(ticket, error)
         self._inbox.tickets.clear()
+        for _, outcome in self._jobs:
+            outcome.set_exception(error)
+            outcome.exception()  # looked at: who asked may have gone away
+        self._jobs.clear()
 
     def _admit(self, ticket: Ticket) -> None:
         if self._entering is ticket:
@@ -247,15 +291,36 @@ class Lane:
                 await self._settle_lost_calls()
             if self.log.state.paused:
                 await CallDesk(self._services, self.log).expire()
+            while self._jobs and self.log.state.current is None:
+                await self._jobs.popleft()[0](lease)
             ticket = None if self.closed else self._resumed() or self._next()
             if ticket is not None:
                 settled.extend(await self._carry_out(lease, ticket))
+                await self._compact(lease)
         except StaleLeaseError:
             logger.warning("session %s was taken over by another worker", self.key)
             self._reap = True
         finally:
             self._owed = lease, settled
             await self._give_back()
+
+    async def _compact(self, lease: Lease) -> None:
+        """Summarise the conversation if it has become long, and nobody wants anything of the session."""
+        config, agent = self._services.app.compaction, self._services.app.root_agent
+        if config is None or not isinstance(agent, LlmAgent) or self._must_end() or self._has_work:
+            return
+        point = config.point(self.log)
+        if point is None:
+            return
+        work = summarise(config, agent, self._services, self.log, lease, point)
+        self._summary = asyncio.create_task(work, name=f"heaveto summary of {self.key}")
+        try:
+            await asyncio.wait({self._summary})
+            if not self._summary.cancelled() and (error := self._summary.exception()) is not None:
+                logger.warning("session %s could not be summarised", self.key, exc_info=error)
+        finally:
+            self._summary.cancel()
+            self._summary = None
 
     async def _give_back(self) -> None:
         """Release the lease. Where the store cannot take it now, see to it that it is tried again."""
@@ -307,8 +372,9 @@ class Lane:
         if run is None:
             return None
         config = RunConfig.of_settings(run.settings)
+        wanted = "resume" if run.run_id in self._wanted else config.on_crash
         goes_on = may_resume(
-            on_crash=config.on_crash or self._services.app.on_crash,
+            on_crash=wanted or self._services.app.on_crash,
             stopped=run.cancel is not None,
             fruitless=run.fruitless,
             max_fruitless=config.max_fruitless_attempts,

@@ -6,9 +6,10 @@ import asyncio
 
 from heaveto.core.close import Ending, close_run
 from heaveto.core.reopen import reopen_run
-from heaveto.errors import LogMovedError, RunCancelled, RunnerClosedError, SessionWaitingError
+from heaveto.core.rewind import not_undone
+from heaveto.errors import AgentTreeChangedError, LogMovedError, RunCancelled, RunnerClosedError, SessionWaitingError
 from heaveto.events.contents import Content, text_of
-from heaveto.events.records import Record, RunStarted, StateChanged, Trigger
+from heaveto.events.records import Record, Rewound, RunStarted, StateChanged, Trigger
 from heaveto.runner.failure import info_of
 from heaveto.runner.hooks import ask
 from heaveto.runner.host import AgentHost
@@ -26,6 +27,10 @@ async def reopen(live: AgentHost, trigger: Trigger) -> bool:
     if trigger == "recovery":
         logger.warning("session %s: run %s goes on, whose process died", live.key, live.run_id)
     live.recovered_output = {draft.call_id: draft for draft in drafts if draft.call_id}
+    missing = live.services.app.missing(live.run)
+    if missing and live.services.app.on_tree_change == "fail":
+        live.error = AgentTreeChangedError(live.run_id, missing)
+        return await _fail(live, live.error)
     while live.run.cancel is None and live.run.ended is None:
         tree_hash = live.services.app.tree_hash
         batch = reopen_run(live.run, drafts, stamp=live.stamp, tree_hash=tree_hash, trigger=trigger)
@@ -33,6 +38,17 @@ async def reopen(live: AgentHost, trigger: Trigger) -> bool:
             await live.journal.write_first(batch, expect=live.log.state.last_seq, guard=None)
             live.is_resuming = True
             return True
+        except LogMovedError:
+            await live.log.refresh()
+    return False
+
+
+async def _fail(live: AgentHost, error: Exception) -> bool:
+    """End a run that cannot go on."""
+    while live.run.ended is None:
+        batch = close_run(live.run, Ending("failed", error=info_of(error)), stamp=live.stamp)
+        try:
+            await live.journal.write_first(batch, expect=live.log.state.last_seq, guard=None)
         except LogMovedError:
             await live.log.refresh()
     return False
@@ -73,7 +89,30 @@ async def _opening(live: AgentHost, ticket: Ticket) -> list[Record]:
         live.error = error
         ending = Ending("failed", error=info_of(error))
         return close_run(run, ending, stamp=live.services.stamp)
-    return [*_declined(live, ticket, content), *_started(live, ticket, content)]
+    return [
+        *_declined(live, ticket, content),
+        *_rolled_back(live, ticket),
+        *_started(live, ticket, content),
+    ]
+
+
+def _rolled_back(live: AgentHost, ticket: Ticket) -> list[Record]:
+    """Take the runs back that this message interrupted, if it wants that: as if they had not been (`rollback`)."""
+    if ticket.config.busy_policy != "rollback":
+        return []
+    state = live.log.state
+    undone = [
+        run.started_seq
+        for run in state.runs.values()
+        if run.ended is not None
+        and (run.ended.cause, run.ended.by) == ("superseded", ticket.run_id)
+        and run.started_seq
+    ]
+    if not undone:
+        return []
+    to = min(undone) - 1
+    record_id, time = live.services.stamp()
+    return [Rewound(id=record_id, time=time, run_id=ticket.run_id, to=to, not_undone=not_undone(state.records, to))]
 
 
 def _declined(live: AgentHost, ticket: Ticket, content: Content) -> list[Record]:

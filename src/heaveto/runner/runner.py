@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import Self
+from typing import Literal, NoReturn, Self
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -23,9 +23,10 @@ from heaveto.artifacts.in_store import StoreArtifacts
 from heaveto.clock import Clock, SystemClock
 from heaveto.core.answers import CONFIRMATION_SUFFIX, Decision, Given, given_by_response
 from heaveto.core.close import Ending, report_since
-from heaveto.core.fold import CallState
+from heaveto.core.fold import CallState, RunState
 from heaveto.core.gate import GateState
 from heaveto.errors import (
+    AgentTreeChangedError,
     AnswerInvalidError,
     CallInMessageError,
     ConfigError,
@@ -40,6 +41,7 @@ from heaveto.errors import (
     SessionBusyError,
     SessionErasedError,
     SessionExistsError,
+    StoreError,
     ToolArgumentsError,
     UnknownCallError,
     UnknownRunError,
@@ -47,7 +49,18 @@ from heaveto.errors import (
 )
 from heaveto.events.codec import decode_value, encode_value
 from heaveto.events.contents import Content, FunctionCall, FunctionResponse, Json, Part, Text
-from heaveto.events.records import Answered, CallSettled, Cause, Queued, Record, SessionKey, StopReport, StopScope
+from heaveto.events.records import (
+    Answered,
+    CallSettled,
+    Cause,
+    PauseRequested,
+    Queued,
+    Record,
+    Rewound,
+    SessionKey,
+    StopReport,
+    StopScope,
+)
 from heaveto.ids import IdSource, SystemIds
 from heaveto.models.base import Model
 from heaveto.runner.app import App
@@ -63,11 +76,13 @@ from heaveto.runner.run import Run, RunStream, StreamItem
 from heaveto.runner.services import Services, logger
 from heaveto.runner.stops import ask_to_stop, carried_run
 from heaveto.runner.ticket import Ticket, guard_name
-from heaveto.stores.base import SessionInfo, Store, Tombstone
+from heaveto.runner.time_travel import fork_session, rewind_session
+from heaveto.stores.base import SessionInfo, Store, Tombstone, Unfinished
 from heaveto.stores.memory import MemoryStore
 from heaveto.tools.toolset import Toolset
 
 _IDLE_LANES = 1024
+RETRY_NOTE = "Try again what could not be finished, from where it stopped. Do not repeat what was done."
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,11 +406,19 @@ class Runner:
         if args is not None and call is not None:
             self._check_edited(lane, call, args)
         kind = call.question.kind if call is not None and call.question is not None else None
+        if call is not None and call.is_waiting:
+            self._require_tree(lane.log.state.run(run_id))
         wants_yes = kind in ("confirmation", "operator") or args is not None
         decision: Decision = "result" if as_result else "deny" if not accept else "approve" if wants_yes else "value"
         recorded = _as_recorded("answer", value)
         given = Given(call_id, decision, recorded, dict(args) if args is not None else None, by)
         return (await CallDesk(self._services, lane.log).answer([given]))[0]
+
+    def _require_tree(self, run: RunState) -> None:
+        """A run whose agents or tools are gone is not touched, so that they can be brought back."""
+        missing = self.app.missing(run) if self.app.on_tree_change == "fail" else ()
+        if missing:
+            raise AgentTreeChangedError(run.run_id, missing)
 
     def _check_edited(self, lane: Lane, call: CallState, args: Mapping[str, Json]) -> None:
         """Edited arguments are validated like the model's, before the answer counts."""
@@ -422,6 +445,8 @@ class Runner:
         runs = {state.calls[one.call_id].run_id for one in given if one.call_id in state.calls}
         if len(runs) > 1:
             raise MixedAnswerError(f"the answers are for several runs: {', '.join(sorted(runs))}; send them apart")
+        for one in runs:
+            self._require_tree(state.run(one))
         position = state.last_seq
         standing = await CallDesk(self._services, lane.log).answer(given)
         found = next(iter(runs), standing[0].run_id)
@@ -432,17 +457,55 @@ class Runner:
     async def resume(self, run_id: str) -> Run:
         """Go on with a run, if there is something to go on with, and return its handle.
 
-        A run whose process died is continued from its log, whatever `on_crash` says, unless it was stopped. A paused run
-        goes on only when its answers have come. A run that has ended, or works, is left alone.
+        A run whose process died is continued from its log, whatever `on_crash` says, unless it was stopped. A run that
+        an operator paused goes on. One that waits for answers goes on only when they have come. A run that has ended,
+        or works, is left alone.
 
         Raises:
             UnknownRunError: there is no such run. No model is asked.
         """
         lane = await self._lane_of(run_id)
         position = lane.log.state.last_seq
-        if lane.log.state.run(run_id).is_open and lane.live is None:
-            lane.kick(reap=True)
+        run = lane.log.state.run(run_id)
+        if run.operator is not None:
+            await CallDesk(self._services, lane.log).answer([Given(run.operator.call.call_id, "approve")])
+        if run.is_open and lane.live is None:
+            self._require_tree(run)
+            lane.resume(run_id)
         return Run(lane, run_id, self._stop, ticket=lane.ticket_of(run_id), start=position)
+
+    async def pause(
+        self, run_id: str, *, at: Literal["after_tool", "after_turn"] = "after_tool", by: str = "", reason: str = ""
+    ) -> None:
+        """Ask a run to pause at its next safe point; `resume` lets it go on. Returns when the request is durable.
+
+        `after_tool`: before its next model call. `after_turn`: before its next agent. A run that gets to its end first
+        ends.
+
+        Raises:
+            UnknownRunError
+        """
+        lane = await self._lane_of(run_id)
+        record_id, time = self._services.stamp()
+        wanted = PauseRequested(id=record_id, time=time, run_id=run_id, at=at, by=by, reason=reason)
+        if lane.log.state.run(run_id).is_open:
+            await lane.log.append([wanted], token=None)
+
+    async def retry(self, run_id: str, *, note: str = "") -> Run:
+        """Try again what a failed run did not get done: a new run, whose agent sees how far that one came and `note`.
+
+        Raises:
+            UnknownRunError
+            InputError: the run has not failed.
+        """
+        lane = await self._lane_of(run_id)
+        run = lane.log.state.run(run_id)
+        if run.ended is None or run.ended.outcome != "failed":
+            raise InputError(f"run {run_id} is {run.status}; only a run that has failed can be tried again")
+        return await self.start(
+            user_id=lane.key.user, session_id=lane.key.session, new_message=note or RETRY_NOTE,
+            run_config=RunConfig.of_settings(run.settings),
+        )  # fmt: skip
 
     async def questions(self, *, user_id: str, session_id: str) -> list[Question]:
         """Return what calls of a session wait for, and nobody has answered: the oldest first.
@@ -567,6 +630,36 @@ class Runner:
         shared = await self.store.shared_state(self.app.name, user_id)
         return {**shared, **lane.log.state.state}
 
+    async def rewind(
+        self, *, user_id: str, session_id: str, to: int | None = None, before_run: str | None = None
+    ) -> Rewound:
+        """Take a session back: what came behind seq `to`, or from a run on, counts no more, and the state is as it was.
+
+        Nothing is deleted, and shared state (``app:``, ``user:``) stays. Waits for the run that runs; `cancel` it first
+        to stop and rewind. Paused runs that are taken back end. The record returned lists the effects on the outside
+        world that remain.
+
+        Raises:
+            RewindPointError: a run is open at that seq; the error names the nearest points.
+            UnknownRunError: the session has no such run.
+            UnknownSessionError
+        """
+        lane = self._lane(self._key(user_id, session_id))
+        await lane.log.refresh()
+        return await lane.exclusively(partial(rewind_session, self._services, lane.log, to=to, before_run=before_run))
+
+    async def fork(self, *, user_id: str, session_id: str, at: int, new_session_id: str | None = None) -> SessionInfo:
+        """Make a new session with a copy of this one's log up to a seq. Runs get new ids; what was under way there ends.
+
+        Raises:
+            InputError: there is no such seq.
+            SessionExistsError, UnknownSessionError
+        """
+        lane = self._lane(self._key(user_id, session_id))
+        await lane.log.refresh()
+        key = self._key(user_id, new_session_id or self._services.ids.record_id())
+        return await fork_session(self._services, lane.log, key, at=at)
+
     async def inbox(self, *, user_id: str, session_id: str) -> list[Queued]:
         """Return the messages that wait for their turn, in order. `cancel` with their run id takes one back."""
         lane = self._lane(self._key(user_id, session_id))
@@ -592,18 +685,38 @@ class Runner:
         to it.
         """
         found = [entry for entry in await self.store.unfinished() if entry.key.app == self.app.name]
+        lanes = {lane.key: lane for lane in await self._dead_lanes(found)}
+        for lane in lanes.values():
+            lane.kick(reap=True)
+        await asyncio.gather(*(lane.drained() for lane in lanes.values()))
+        return [entry.run_id for entry in found if entry.key in lanes and not lanes[entry.key].is_paused(entry.run_id)]
+
+    async def _dead_lanes(self, found: Sequence[Unfinished] | None = None) -> list[Lane]:
+        """Return the lanes of sessions with business left that no live process holds."""
+        if found is None:
+            found = [entry for entry in await self.store.unfinished() if entry.key.app == self.app.name]
         lanes: dict[SessionKey, Lane] = {}
         for entry in found:
             holder = await self.store.holder(entry.key)
             lane = self._lane(entry.key)
-            if holder is not None and holder.alive:
-                continue
-            if lane.is_idle:
+            if lane.is_idle and entry.key not in lanes and not (holder is not None and holder.alive):
                 lanes[entry.key] = lane
                 await lane.log.refresh()
-                lane.kick(reap=True)
-        await asyncio.gather(*(lane.drained() for lane in lanes.values()))
-        return [entry.run_id for entry in found if entry.key in lanes]
+        return list(lanes.values())
+
+    async def recover_always(self, *, every_seconds: float = 10.0) -> NoReturn:
+        """Look for runs of dead processes, and for answers whose time has passed, again and again. Cancel it to end.
+
+        Level-triggered, and safe in any number of processes. What it finds is carried out in the background, so one
+        long run keeps no other from being found. A store that fails is tried again at the next look.
+        """
+        while True:
+            try:
+                for lane in await self._dead_lanes():
+                    lane.kick(reap=True)
+            except StoreError:
+                logger.exception("the store could not be searched for runs of dead processes; trying again")
+            await self._services.clock.sleep(every_seconds)
 
     async def __aenter__(self) -> Self:
         return self

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from heaveto.agents.base import BaseAgent
 from heaveto.core.close import Ending, Work, close_run
 from heaveto.core.limits import seconds_left
-from heaveto.errors import LimitExceededError, LogMovedError, NotSerializableError
+from heaveto.errors import LimitExceededError, LogMovedError, NotResumableError, NotSerializableError
 from heaveto.events.codec import encode
 from heaveto.events.records import AgentCheckpoint, Cause, Message, Operation, Paused, Record, RunEnded
 from heaveto.runner.failure import info_of
@@ -41,6 +41,8 @@ async def carry(live: AgentHost, agent: BaseAgent) -> RunEnded | Paused:
         while True:
             live.task = work = asyncio.create_task(live.work(agent), name=f"heaveto run {live.run_id}")
             ending = await _watch_over(live, work)
+            if ending.outcome == "completed" and live.run.waiting and not _may_pause(live):
+                ending = _failed(live.error or RuntimeError())
             waits = ending.outcome == "completed" and bool(live.run.waiting)
             ended = await _pause(live) if waits else await _close(live, ending)
             if ended is not None:
@@ -155,6 +157,14 @@ def _interrupt(live: LiveRun, work: asyncio.Task[None]) -> None:
         if operation.task is not None and not operation.task.done():
             operation.ask_to_stop(stop.cause if stop is not None else "error")
     work.cancel()
+
+
+def _may_pause(live: LiveRun) -> bool:
+    """Whether the run may wait for answers; if not, why is in `live.error`."""
+    if live.services.app.resumability_config.resumable:
+        return True
+    live.error = NotResumableError(live.run_id, tuple(call.call.name for call in live.run.waiting))
+    return False
 
 
 async def _pause(live: LiveRun) -> Paused | RunEnded | None:

@@ -88,7 +88,7 @@ class _Preparation:
         self.known = live.run.calls.get(call.call_id)
 
     async def verdict(self) -> ToolOperation | WaitingCall | list[Record]:
-        """Return the operation to start, what the call has to wait for, or the settlement of one that is not executed."""
+        """Return the operation to start, what the call waits for, or the settlement of one that is not executed."""
         known = self.known
         if known is not None and known.phase == "started":
             return self._in_doubt()

@@ -35,8 +35,8 @@ class Hold:
     """What has to come from outside before a call is executed, or instead of that.
 
     Attributes:
-        kind: ``confirmation``: a yes. ``input``: a value, which is the result. ``client``: the result, from the caller who
-            executes the call.
+        kind: ``confirmation``: a yes. ``input``: a value, which is the result. ``client``: the result, from the caller
+            who executes the call.
         hint: for whoever answers.
         schema: the JSON schema of the value.
         payload: more for whoever answers.

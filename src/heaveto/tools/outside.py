@@ -92,7 +92,7 @@ class RequestInputTool(Tool):
 
 
 class LongRunningFunctionTool(FunctionTool):
-    """A function that only begins the work; see `Tool.long_running`. ADK's name for ``FunctionTool(long_running=True)``."""
+    """A function that only begins the work; see `Tool.long_running`. ADK's name for such a `FunctionTool`."""
 
     def __init__(self, func: Any, **options: Any) -> None:
         super().__init__(func, long_running=True, **options)
