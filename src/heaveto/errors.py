@@ -282,7 +282,7 @@ class AgentTreeChangedError(HeavetoError):
 
 
 class NotResumableError(HeavetoError):
-    """A run would have to wait for answers, and its app is not resumable. Use ``ResumabilityConfig(resumable=True)``."""
+    """A run would have to wait for answers, and its app is not resumable. See `ResumabilityConfig`."""
 
     def __init__(self, run_id: str, calls: tuple[str, ...]) -> None:
         super().__init__(f"run {run_id} cannot wait for answers to {', '.join(calls)}: its app is not resumable")

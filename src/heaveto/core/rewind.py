@@ -36,7 +36,7 @@ def rewind_points(records: Sequence[Record]) -> set[int]:
 
 
 def not_undone(records: Sequence[Record], to: int) -> tuple[str, ...]:
-    """Return the effects behind a seq that remain in the world: calls that were started, unless repeating them is safe."""
+    """Return the effects behind a seq that remain in the world: calls that were started, but those that are safe."""
     settled = {record.call_id: record for record in records if isinstance(record, CallSettled)}
     effects: dict[str, str] = {}
     for record in effective(records):

@@ -218,7 +218,7 @@ class ToolOperation:
             await self.live.journal.tell()
 
     async def _outcome(self) -> CallSettled | Paused | None:
-        """Do the work, as often as it takes; return how it ended, what it waits for, or None if the run's stop ended it.
+        """Do the work, as often as it takes; return how it ended, what it waits for, or None if the run's stop counts.
 
         What a stop did is judged by the stop, not by the kind of exception (F35): a value that comes from an
         interrupted coroutine is kept, but the call counts as stopped.

@@ -649,7 +649,7 @@ class Runner:
         return await lane.exclusively(partial(rewind_session, self._services, lane.log, to=to, before_run=before_run))
 
     async def fork(self, *, user_id: str, session_id: str, at: int, new_session_id: str | None = None) -> SessionInfo:
-        """Make a new session with a copy of this one's log up to a seq. Runs get new ids; what was under way there ends.
+        """Make a new session with a copy of this one's log up to a seq. Runs get new ids; what was under way ends.
 
         Raises:
             InputError: there is no such seq.
