@@ -47,12 +47,13 @@ class World:
 
     Attributes:
         hold: whether calls that shall hold do.
+        waits: whether the model, asked again, does not answer.
         may_end: lets go what still works.
         place: a directory for the numbers of processes, and for what outlives this one.
     """
 
     def __init__(self, place: Path, *, hold: bool) -> None:
-        self.place, self.hold = place, hold
+        self.place, self.hold, self.waits = place, hold, hold
         self.may_end, self._released = threading.Event(), asyncio.Event()
         self._reached: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._loop = asyncio.get_running_loop()
@@ -163,8 +164,14 @@ class _Pieces:
             self.world.begin(ctx)
             yield await self.world.held(hold)
 
-        async def probed(hold: bool, ctx: ToolContext) -> str:
+        async def found(hold: bool, ctx: ToolContext) -> str:
             return DONE
+
+        async def nothing(hold: bool, ctx: ToolContext) -> None:
+            return None
+
+        async def cannot_tell(hold: bool, ctx: ToolContext) -> None:
+            raise ConnectionError("the service is away")
 
         def policy(name: str, **options: Any) -> FunctionTool:
             return FunctionTool(coroutine, name=name, **options)
@@ -173,7 +180,9 @@ class _Pieces:
             *map(policy, ("coroutine", "ahead")),
             policy("safe", replay="safe"),
             policy("idempotent", replay="idempotent"),
-            policy("probe", probe=probed),
+            policy("probe", probe=found),
+            policy("probe_nothing", probe=nothing),
+            policy("probe_raises", probe=cannot_tell),
             policy("slot", max_concurrency=1),
             policy("abandon", on_cancel="abandon"),
             policy("finish_slow", on_cancel="finish"),

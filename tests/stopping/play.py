@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE
 
@@ -19,7 +20,7 @@ from tests.stopping.scene import AFTERWARDS, APP, NEXT, Facts, Scene
 from tests.stopping.table import SHORT, Ending, Row
 from tests.stopping.victim import READY, open_store
 
-from heaveto import MemoryStore
+from heaveto import MemoryStore, Run
 from heaveto.events.records import CallSettled, Record, RunEnded, SessionKey
 from heaveto.stores.base import Store
 from heaveto.stores.memory import MemoryData
@@ -161,6 +162,10 @@ async def _end(ending: Ending, scene: Scene, facts: dict[str, Facts]) -> None:
             for row_id, report in zip(scene.runs, reports, strict=True):
                 facts[row_id].report = report
             return
+        case "call":
+            scene.world.waits = False
+            await asyncio.gather(*(_stop_calls(scene, run) for run in scene.runs.values()))
+            return
         case "deadline":
             scene.clock.move(1001)
             await asyncio.gather(*(run.wait() for run in scene.runs.values()))
@@ -168,6 +173,13 @@ async def _end(ending: Ending, scene: Scene, facts: dict[str, Facts]) -> None:
             await scene.close()
     for row_id, run in scene.runs.items():
         facts[row_id].report = run.report
+
+
+async def _stop_calls(scene: Scene, run: Run) -> None:
+    """Stop the open calls of a run, the last one first, and wait for its end."""
+    calls = [call.call.call_id for call in run.state.calls.values() if call.settled is None or call.is_in_background]
+    await asyncio.gather(*(scene.runner.cancel_call(run.run_id, call_id, by="ann") for call_id in reversed(calls)))
+    await run.wait()
 
 
 async def _look_at_what_is_left(scene: Scene, rows: list[Row], facts: dict[str, Facts], store: Store) -> None:
@@ -187,7 +199,7 @@ async def _go_on(scene: Scene, rows: list[Row], facts: dict[str, Facts]) -> None
     for row in rows:
         if row.cell.late is not None:
             await _late(scene, row)
-        await until_gone(lambda row=row: scene.left_of(row, facts[row.id].call_id(row.kind)))
+        await until_gone(partial(scene.left_of, row, facts[row.id].call_id(row.kind)))
     for row in rows:
         facts[row.id].left_in_the_end = scene.left_of(row, facts[row.id].call_id(row.kind))
         facts[row.id].later_request = await scene.say(row, AFTERWARDS)
@@ -195,6 +207,8 @@ async def _go_on(scene: Scene, rows: list[Row], facts: dict[str, Facts]) -> None
 
 
 async def _late(scene: Scene, row: Row) -> None:
+    """Wait for the late result of a row's call."""
+
     async def come() -> bool:
         log = await scene.log(row)
         return any(isinstance(record, CallSettled) and record.late and record.name == row.kind for record in log)

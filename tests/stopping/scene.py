@@ -119,7 +119,7 @@ class Scene:
         if last.role == "user" and GO in said and NEXT not in said and AFTERWARDS not in said:
             return self._calls(said.partition(GO)[2].split()[0])
         row = text_of(request.turns[0].parts).partition(GO)[2].split()
-        if last.role == "tool" and row and self.world.hold and not row[0].partition("-")[0].endswith("_over"):
+        if last.role == "tool" and row and self.world.waits and not row[0].partition("-")[0].endswith("_over"):
             if row[0].endswith("-finished") and not row[0].startswith(("background", "detached")):
                 self.world.reach(row[0])
             return hang()

@@ -21,7 +21,8 @@ _PART = re.compile(r"(<!-- table: (\w+) -->\n)(.*?)\n?(<!-- end -->)", re.DOTALL
 SHORT = 0.005
 PATIENT_BACKOFF_SECONDS = 7200.0
 
-Ending: TypeAlias = Literal["cancel", "deadline", "shutdown", "kill", "kill_sealed"]
+Ending: TypeAlias = Literal["cancel", "deadline", "shutdown", "call", "kill", "kill_sealed"]
+"""call: the call is stopped alone, and its run goes on."""
 Column: TypeAlias = Literal["finished", "running", "queued", "never started"]
 State: TypeAlias = Literal["finished", "running", "slot", "lane", "sequential", "proposed"]
 """slot: it waits for a place among the calls that may run at the same time. lane: it is a blocking function, behind
@@ -85,10 +86,12 @@ KINDS: dict[str, Kind] = {
     "safe": Kind("coroutine, `replay=\"safe\"`"),
     "idempotent": Kind("coroutine, `replay=\"idempotent\"`"),
     "probe": Kind("coroutine, `probe=`, which finds a result"),
+    "probe_nothing": Kind("coroutine, `probe=`, which finds no effect"),
+    "probe_raises": Kind("coroutine, `probe=`, which cannot tell"),
     "ask_safe": Kind("waiting in `ctx.ask`, `replay=\"safe\"`"),
 }  # fmt: skip
 
-ONLY_AFTER_A_CRASH = ("safe", "idempotent", "probe", "ask_safe")
+ONLY_AFTER_A_CRASH = ("safe", "idempotent", "probe", "probe_nothing", "probe_raises", "ask_safe")
 
 
 _WORKS_ON = {
@@ -177,6 +180,8 @@ KILLED_WHILE_RUNNING: dict[str, Cell] = {
     "safe": REPEATED,
     "idempotent": REPEATED,
     "probe": GONE_ON,
+    "probe_nothing": REPEATED,
+    "probe_raises": LOST,
     "agent": REPEATED,
     "background": GONE_ON_LATER,
     "background_over": GONE_ON_LATER,
@@ -201,6 +206,8 @@ _OVER = "the call was answered, so that its run could complete"
 _PAUSE = "in the pause it has begun and has not finished"
 _NO_REPLAY = "a replay policy matters after a crash only"
 _NO_DEADLINE = "the run is over, and its deadline with it"
+_SETTLED = "it is settled: there is nothing left to stop"
+_ALONE_ANYWAY = "as where its run has completed"
 _SAME_AS_COROUTINE = 'as with `on_crash="resume"`, but that nothing is begun: shown for one kind'
 
 
@@ -210,6 +217,8 @@ def excluded(kind: str, column: Column, ending: Ending) -> str:
         _NO_REPLAY: kind in ONLY_AFTER_A_CRASH and not ending.startswith("kill"),
         _SAME_AS_COROUTINE: ending == "kill_sealed" and kind != "coroutine",
         _NO_DEADLINE: kind.endswith("_over") and ending == "deadline",
+        _SETTLED: column == "finished" and ending == "call",
+        _ALONE_ANYWAY: column == "running" and kind in ("background", "detached") and ending == "call",
         _NO_PLACE: kind == "slot" and column in ("finished", "running"),
         _OVER: kind.endswith("_over") and column != "running",
         _PAUSE: kind == "backoff" and column == "finished",
@@ -224,6 +233,8 @@ def expected(kind: str, column: Column, ending: Ending) -> Cell:
             return _after_a_stop(kind, column)
         case "shutdown":
             return _after_a_shutdown(kind, column)
+        case "call":
+            return replace(_after_a_stop(kind, column), report=None)
         case "kill":
             return _after_a_kill(kind, column)
         case "kill_sealed":
@@ -284,13 +295,18 @@ def rows(ending: Ending) -> list[Row]:
 
 ENDINGS: tuple[Ending, ...] = get_args(Ending)
 CAUSES: dict[Ending, Cause] = {
-    "cancel": "user", "deadline": "deadline", "shutdown": "shutdown", "kill": "crash", "kill_sealed": "crash",
-}  # fmt: skip
+    "cancel": "user",
+    "deadline": "deadline",
+    "shutdown": "shutdown",
+    "call": "user",
+    "kill": "crash",
+    "kill_sealed": "crash",
+}
 
 
 def outcome(row: Row) -> OutcomeKind:
     """Return how the run of a row ends."""
-    if row.kind.endswith("_over") or row.ending == "kill":
+    if row.kind.endswith("_over") or row.ending in ("call", "kill"):
         return "completed"
     return "failed" if row.ending == "kill_sealed" else "cancelled"
 
@@ -301,6 +317,7 @@ BECAUSE: dict[Ending, str] = {
     "cancel": "the user stopped the run",
     "deadline": "the run's deadline passed",
     "shutdown": "the service was shutting down",
+    "call": "the user stopped it",
     "kill": "the process died",
     "kill_sealed": "the process died",
 }

@@ -58,11 +58,19 @@ def name(row: Row) -> str:
     return f"{row.ending}-{row.id}"
 
 
-every_row = pytest.mark.parametrize("row", ROWS, ids=name)
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_what_becomes_of_a_call(row: Row) -> None:
+    """It is settled, reported, told and left as its row says, and the session's log keeps what is promised of all."""
+    _check_settlements(row)
+    _check_report(row)
+    _check_what_is_told(row)
+    _check_what_works_on(row)
+    log, whole = facts_of(row).log, played(row.ending)
+    told = whole.told if not row.ending.startswith("kill") else None
+    check_promises(log, executions=executions_of(log, whole.executions), told=told)
 
 
-@every_row
-def test_how_it_is_settled(row: Row) -> None:
+def _check_settlements(row: Row) -> None:
     """The call has the settlements of its row, in order, with the cause of the ending, and its late result."""
     settled = facts_of(row).settled(row.kind)
     late = (row.cell.late,) if row.cell.late is not None else ()
@@ -79,8 +87,7 @@ def _keeps_output(settled: CallSettled) -> bool:
     return isinstance(kept, str) and kept.startswith(("begun", "piece"))
 
 
-@every_row
-def test_what_the_report_says(row: Row) -> None:
+def _check_report(row: Row) -> None:
     """The stop report names the call with the state of its row; a run that went on has completed."""
     facts = facts_of(row)
     first = next(record for record in facts.log if isinstance(record, RunEnded))
@@ -92,8 +99,7 @@ def test_what_the_report_says(row: Row) -> None:
         assert [op.state for op in report.operations if op.call_id == call_id] == [row.cell.report]
 
 
-@every_row
-def test_what_the_model_is_told(row: Row) -> None:
+def _check_what_is_told(row: Row) -> None:
     """The next request is one that every provider takes, and says of the call what its row says (P1, P2)."""
     facts = facts_of(row)
     request = facts.next_request
@@ -113,20 +119,11 @@ def test_what_the_model_is_told(row: Row) -> None:
         assert f"to {row.kind}, {row.cell.late}" in text_to(facts.later_request)
 
 
-@every_row
-def test_what_works_on(row: Row) -> None:
+def _check_what_works_on(row: Row) -> None:
     """When the run has ended, nothing of the call works but what its row names; that ends when it is let go (P3)."""
     facts = facts_of(row)
     assert facts.left == row.cell.left
     assert facts.left_in_the_end == ""
-
-
-@every_row
-def test_the_promises(row: Row) -> None:
-    """The log of the session keeps what is promised of every log."""
-    log, whole = facts_of(row).log, played(row.ending)
-    told = whole.told if not row.ending.startswith("kill") else None
-    check_promises(log, executions=executions_of(log, whole.executions), told=told)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -145,7 +142,7 @@ def test_no_combination_is_left_out_silently() -> None:
         assert all(((kind, state, ending) in there) == (not reason) for state in states), (kind, column, ending)
 
 
-@pytest.mark.parametrize("ending", ["cancel", "deadline", "shutdown"])
+@pytest.mark.parametrize("ending", ["cancel", "deadline", "shutdown", "call"])
 @pytest.mark.parametrize(
     ("coroutine", "blocking"),
     [("coroutine", "polite"), ("finish", "hook_returns"), ("finish_slow", "deaf"), ("async_generator", "generator")],
