@@ -23,10 +23,13 @@ async def record_late(services: Services, log: SessionLog, settled: CallSettled,
     while True:
         async with log.still():
             call = log.state.calls.get(settled.call_id)
-            if call is None or not call.awaits_late_result:
+            if call is None or call.settled is None or not call.awaits_late_result:
                 logger.debug("call %s was settled late before", settled.call_id)
                 return False
-            wakes = call.is_in_background and settled.status != "cancelled" and log.state.run(call.run_id).ended
+            if call.settled.status == settled.status == "unknown":
+                return False  # that is known
+            is_stopped = settled.status == "cancelled" or call.cancel is not None
+            wakes = call.is_in_background and not is_stopped and log.state.run(call.run_id).ended
             batch = [settled, *more, *([_waking(services, settled)] if wakes else [])]
             try:
                 await log.append(batch, token=None, expect=log.state.last_seq, guard=guard)

@@ -49,7 +49,7 @@ async def _execute(
         else:
             settled[call.call_id] = verdict
     # Others were prepared meanwhile, and one of these may have been stopped.
-    staged = [record for call_id, records in settled.items() if not _is_settled(live, call_id) for record in records]
+    staged = [record for call_id, records in settled.items() if not _has_outcome(live, call_id) for record in records]
     if staged:
         live.stage(*staged)
         await live.flush()
@@ -78,7 +78,7 @@ class _Preparation:
 
     async def verdict(self) -> ToolOperation | list[Record]:
         """Return the operation to start, or the settlement of a call that is not executed."""
-        if _is_settled(self.live, self.call.call_id):
+        if _has_outcome(self.live, self.call.call_id):
             return []  # it was stopped before its turn
         if self.known is not None and self.known.phase == "started":
             return self._in_doubt()
@@ -206,9 +206,10 @@ def unknown_call(live: LiveRun, call: FunctionCall, cause: Cause) -> CallSettled
     return settle_call(live, call, "unknown", put_out, cause)
 
 
-def _is_settled(live: LiveRun, call_id: str) -> bool:
+def _has_outcome(live: LiveRun, call_id: str) -> bool:
+    """Whether a call is settled. One whose message is not in the log yet is not."""
     call = live.run.calls.get(call_id)
-    return call is None or call.settled is not None
+    return call is not None and call.settled is not None
 
 
 # --- in which order -----------------------------------------------------------------------------------------------
@@ -294,8 +295,12 @@ class _Group:
             return
         if operation.fatal is not None:
             raise operation.fatal
-        if not (task.cancelled() and _is_settled(self.live, operation.call_id)):
+        if not (task.cancelled() and self._is_settled(operation)):
             task.result()
+
+    def _is_settled(self, operation: ToolOperation) -> bool:
+        call = self.live.run.calls.get(operation.call_id)
+        return call is None or call.settled is not None
 
     async def _follow(self, lane: Sequence[ToolOperation], *, began: bool) -> None:
         """Carry a lane from its first call that did not begin at once. Each is committed when its turn comes."""
@@ -320,13 +325,14 @@ class _Group:
         """
         if not operations:
             return []
+
         def records() -> list[Record]:
             return [record for operation in operations if (record := self._first_record(operation)) is not None]
 
         await self.live.journal.commit(records)
         await self.live.journal.tell()
         self.live.check()
-        began = [operation for operation in operations if not _is_settled(self.live, operation.call_id)]
+        began = [operation for operation in operations if not self._is_settled(operation)]
         for operation in began:
             operation.start()
         for operation in operations:
@@ -336,7 +342,7 @@ class _Group:
 
     def _first_record(self, operation: ToolOperation) -> Record | None:
         operation.look()
-        if _is_settled(self.live, operation.call_id):
+        if _has_outcome(self.live, operation.call_id):
             return None
         cause = operation.stop_cause
         if cause is not None and self.live.stop_asked is None:
