@@ -12,7 +12,16 @@ from tests.crash.sites import KEY, Process, Site, attempts, ending, settlements
 from heaveto import AgentContext, BaseAgent, FunctionTool, LlmAgent, MemoryStore, ToolContext
 from heaveto.errors import SessionBusyError
 from heaveto.events.contents import Json, text_of
-from heaveto.events.records import CallSettled, CallStarted, CancelRequested, Message, Record, RunStarted, SessionKey
+from heaveto.events.records import (
+    CallSettled,
+    CallStarted,
+    CancelRequested,
+    Message,
+    Record,
+    RunEnded,
+    RunStarted,
+    SessionKey,
+)
 from heaveto.testing import FakeClock, ScriptedModel, call, gate, hang, say, settle, usage
 from heaveto.testing.promises import check_promises, lost_messages
 
@@ -331,6 +340,61 @@ async def test_an_agent_of_ones_own_goes_on_from_its_checkpoint(site: Site) -> N
     said = [text_of(record.parts) for record in log if isinstance(record, Message)]
     assert [text for text in said if text] == ["step 0", "step 1", "done", "over"]
     assert len(work.calls) == 2
+    check_promises(log)
+
+
+# --- crash loops ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_model_that_insists_on_what_kills(site: Site) -> None:
+    """A tool that may not be repeated and takes its process with it, and a model that asks for it again each time: the
+    run is sealed after so many attempts, instead of killing one process after another (F107)."""
+    works = [Work() for _ in range(3)]
+    for number, work in enumerate(works):
+        process = site.process(call("work"), tools=[work.tool("never")])
+        if number == 0:
+            await process.start("one", max_fruitless_attempts=2)
+        else:
+            recovering = asyncio.create_task(process.runner.recover())
+        await work.began.wait()
+        process.kill()
+        if number:
+            recovering.cancel()
+    log = await site.process(tools=[works[0].tool("never")]).recover()
+    assert [attempt for _, attempt in attempts(log)] == [1, 2, 3]
+    assert settlements(log) == [("unknown", "crash")] * 3
+    ended = next(record for record in log if isinstance(record, RunEnded))
+    assert (ended.outcome, ended.cause, ended.llm_calls) == ("failed", "crash", 3)
+    check_promises(log)
+
+
+async def test_an_agent_of_ones_own_that_never_gets_on(site: Site) -> None:
+    """An agent that says the same before it kills its process, each time, is not getting on."""
+
+    class Poison(BaseAgent):
+        def __init__(self, began: asyncio.Event) -> None:
+            super().__init__("poison")
+            self._began = began
+
+        async def run(self, ctx: AgentContext) -> None:
+            await ctx.checkpoint({"at": "the start"})
+            await ctx.say("here I go")
+            self._began.set()
+            await asyncio.Event().wait()
+
+    for number in range(3):
+        began = asyncio.Event()
+        process = site.process(agent=lambda _, began=began: Poison(began))
+        if number == 0:
+            await process.start("one", max_fruitless_attempts=2)
+        else:
+            recovering = asyncio.create_task(process.runner.recover())
+        await began.wait()
+        process.kill()
+        if number:
+            recovering.cancel()
+    log = await site.process(agent=lambda _: Poison(asyncio.Event())).recover()
+    assert [attempt for _, attempt in attempts(log)] == [1, 2, 3]
     check_promises(log)
 
 
