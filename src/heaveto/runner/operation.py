@@ -24,6 +24,7 @@ from heaveto.errors import (
     NotSerializableError,
     RunCancelled,
     StaleLeaseError,
+    StoreClosedError,
     ToolFatalError,
     ToolTimeoutError,
 )
@@ -536,8 +537,12 @@ class ToolOperation:
         if self.live.sealing:
             await self.live.finished.wait()
         late = replace(settled, late=True)
-        if await record_late(self.live.services, self.live.log, late, self.state_changes()):
-            self.live.services.kick(self.live.key)
+        try:
+            if await record_late(self.live.services, self.live.log, late, self.state_changes()):
+                self.live.services.kick(self.live.key)
+        except StoreClosedError:
+            told = "call %s of %s ended after its runner was closed: what became of it is not recorded"
+            logger.warning(told, self.call_id, self.tool.name)
 
     async def replaced(self, response: dict[str, Json]) -> list[Record]:
         """Return the records of a call whose result a callback gave: the tool is not executed."""
