@@ -23,8 +23,10 @@ from heaveto.errors import (
     InDoubtError,
     NotSerializableError,
     RunCancelled,
+    SessionErasedError,
     StaleLeaseError,
     StoreClosedError,
+    StoreError,
     ToolFatalError,
     ToolTimeoutError,
 )
@@ -41,7 +43,7 @@ from heaveto.events.records import (
 from heaveto.runner.attempt import Attempt
 from heaveto.runner.failure import info_of, message_of
 from heaveto.runner.insist import insist
-from heaveto.runner.late import record_late
+from heaveto.runner.late import PATIENCE, record_late
 from heaveto.runner.live import LiveRun
 from heaveto.runner.output import CallOutput
 from heaveto.runner.results import recorded_result
@@ -538,11 +540,16 @@ class ToolOperation:
             await self.live.finished.wait()
         late = replace(settled, late=True)
         try:
-            if await record_late(self.live.services, self.live.log, late, self.state_changes()):
+            changes = self.state_changes()
+            if await record_late(self.live.services, self.live.log, late, changes, pauses=PATIENCE):
                 self.live.services.kick(self.live.key)
         except StoreClosedError:
             told = "call %s of %s ended after its runner was closed: what became of it is not recorded"
             logger.warning(told, self.call_id, self.tool.name)
+        except SessionErasedError:
+            pass  # there is nothing left that it could stand in
+        except StoreError:
+            logger.exception("what became of call %s of %s could not be recorded", self.call_id, self.tool.name)
 
     async def replaced(self, response: dict[str, Json]) -> list[Record]:
         """Return the records of a call whose result a callback gave: the tool is not executed."""
