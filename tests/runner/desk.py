@@ -12,7 +12,7 @@ from heaveto import App, LlmAgent, Run, RunConfig, RunEnd, Runner, StopReport
 from heaveto.agents.base import BaseAgent
 from heaveto.clock import Clock
 from heaveto.core.request import Turn
-from heaveto.errors import StoreClosedError, UnknownSessionError
+from heaveto.errors import SessionErasedError, StoreClosedError, UnknownSessionError
 from heaveto.events.contents import FunctionResponse, calls_of, text_of
 from heaveto.events.records import CallSettled, CallStarted, Message, Record, RunEnded, SessionKey
 from heaveto.runner.hooks import Plugin
@@ -114,7 +114,7 @@ class Desk:
         """Hold the log, whatever the test was about, against what is promised of every log (P2 to P7)."""
         try:
             records = await self.log()
-        except (UnknownSessionError, StoreClosedError):
+        except (UnknownSessionError, SessionErasedError, StoreClosedError):
             return
         check_promises(records, open_runs=1)
 
