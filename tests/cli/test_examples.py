@@ -11,6 +11,7 @@ from tests.cli.terminal import environment
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 EXPECTED = {
+    "safe_refund": ["The bank has booked: [1, 2, 3]", "order 4: cancelled"],
     "sequential_pipeline": ["count: The draft has 7 words.", "editor: The lamp turns; ships pass; nobody waves."],
     "stop_a_run": ["refund_order: stopped", "print_letter: still_running", "The letter is printed now."],
     "support_agent": ["Order 7 is refunded: the money is on its way."],

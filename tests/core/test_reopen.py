@@ -14,6 +14,7 @@ from heaveto.core.plan import CallModel, RunCalls, plan_step
 from heaveto.core.reopen import reopen_run
 from heaveto.events.contents import Content, Text
 from heaveto.events.records import (
+    AgentCheckpoint,
     Answered,
     CallProgress,
     CallSettled,
@@ -140,9 +141,14 @@ def fruitless_after(*steps: Any) -> int:
     return run_of(log).fruitless
 
 
+def check(log: Log, done: int) -> None:
+    log.add(AgentCheckpoint, run_id="r", agent="a", agent_state={"done": done})
+
+
 def test_what_counts_as_getting_on() -> None:
-    """A message, a result or a progress value begins the count anew; a start, a cut answer, a call that never was
-    started, another attempt, a text of the user do not (F107)."""
+    """A result, a progress value, an answer that calls nothing or a new checkpoint begins the count anew; a start, a
+    cut answer, a new call, a call that was not started or is lost, another attempt, what an agent of one's own or the
+    user says do not (F107)."""
     assert fruitless_after() == 2
     assert fruitless_after(lambda log: log.start("r", "c1")) == 2
     assert fruitless_after(lambda log: reopen(log, draft(log, "r", "half"))) == 3
@@ -150,7 +156,13 @@ def test_what_counts_as_getting_on() -> None:
     assert fruitless_after(lambda log: log.say("r", "hurry", author="user")) == 2
     assert fruitless_after(lambda log: log.say("r", "so")) == 0
     assert fruitless_after(lambda log: log.settle("r", "c1")) == 0
-    assert fruitless_after(lambda log: log.settle("r", "c1", "unknown")) == 0
+    assert fruitless_after(lambda log: log.settle("r", "c1", "unknown", cause="crash")) == 2
+    assert fruitless_after(lambda log: log.settle("r", "c1", "unknown", cause="timeout")) == 0
+    assert fruitless_after(lambda log: log.say("r", call("c3"))) == 2
+    assert fruitless_after(lambda log: log.say("r", "step 1", seen=0)) == 2
+    assert fruitless_after(lambda log: check(log, 1)) == 0
+    assert fruitless_after(lambda log: check(log, 1), reopen, lambda log: check(log, 1)) == 1
+    assert fruitless_after(lambda log: check(log, 1), reopen, lambda log: check(log, 2)) == 0
     assert fruitless_after(lambda log: log.add(CallProgress, run_id="r", call_id="c1", value=1)) == 0
     assert fruitless_after(lambda log: log.say("r", "so"), reopen) == 1
 

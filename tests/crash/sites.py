@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from heaveto import App, LlmAgent, MemoryStore, Run, RunConfig, Runner
+from heaveto import App, LlmAgent, MemoryStore, Plugin, Run, RunConfig, Runner
 from heaveto.agents.base import BaseAgent
 from heaveto.clock import Clock
 from heaveto.events.contents import text_of
@@ -22,9 +22,9 @@ KEY = SessionKey("site", "u", "s")
 class Process:
     """One process: a runner on a store instance of its own."""
 
-    def __init__(self, store: MemoryStore, clock: Clock | None, model: ScriptedModel, agent: BaseAgent) -> None:
+    def __init__(self, app: App, model: ScriptedModel, store: MemoryStore, clock: Clock | None) -> None:
         self.store, self.model = store, model
-        self.runner = Runner(app=App(KEY.app, agent), store=store, clock=clock)
+        self.runner = Runner(app=app, store=store, clock=clock)
 
     async def start(self, text: str = "go", **config: Any) -> Run:
         return await self.runner.start(
@@ -62,12 +62,13 @@ class Site:
         tools: Sequence[Any] = (),
         agent: Callable[[ScriptedModel], BaseAgent] | None = None,
         store: Callable[..., MemoryStore] = MemoryStore,
+        plugins: Sequence[Plugin] = (),
     ) -> Process:
         """Begin a process whose model plays these steps, or says that it is fine, for ever."""
         model = ScriptedModel(*(steps or (say("fine"),)), strict=bool(steps), clock=self._clock)
         made = LlmAgent("root", model, tools=tools) if agent is None else agent(model)
         inner = store(self._data) if self._clock is None else store(self._data, clock=self._clock)
-        self._processes.append(Process(inner, self._clock, model, made))
+        self._processes.append(Process(App(KEY.app, made, plugins=plugins), model, inner, self._clock))
         return self._processes[-1]
 
     async def close(self) -> None:

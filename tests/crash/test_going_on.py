@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal
 
 import pytest
-from tests.crash.sites import KEY, Process, Site, attempts, ending, settlements
+from tests.crash.sites import HERE, KEY, Process, Site, attempts, ending, settlements
 
-from heaveto import AgentContext, BaseAgent, FunctionTool, LlmAgent, MemoryStore, ToolContext
+from heaveto import (
+    AgentContext,
+    AgentTool,
+    BaseAgent,
+    FunctionTool,
+    LlmAgent,
+    MemoryStore,
+    Plugin,
+    SequentialAgent,
+    Tool,
+    ToolContext,
+)
+from heaveto.core.request import ModelRequest
 from heaveto.errors import SessionBusyError
-from heaveto.events.contents import Json, text_of
-from heaveto.events.records import CallSettled, CallStarted, CancelRequested, Message, Record, RunStarted, SessionKey
+from heaveto.events.contents import Content, Json, text_of
+from heaveto.events.records import (
+    CallSettled,
+    CallStarted,
+    CancelRequested,
+    Message,
+    Paused,
+    Queued,
+    Record,
+    RunEnded,
+    RunStarted,
+    SessionKey,
+)
 from heaveto.testing import FakeClock, ScriptedModel, call, gate, hang, say, settle, usage
 from heaveto.testing.promises import check_promises, lost_messages
 
@@ -331,6 +355,239 @@ async def test_an_agent_of_ones_own_goes_on_from_its_checkpoint(site: Site) -> N
     said = [text_of(record.parts) for record in log if isinstance(record, Message)]
     assert [text for text in said if text] == ["step 0", "step 1", "done", "over"]
     assert len(work.calls) == 2
+    check_promises(log)
+
+
+async def test_an_agent_that_is_gone(site: Site) -> None:
+    """A run that stood at an agent which the new version has not fails, names it, and leaves nothing open (F32)."""
+    work = Work()
+
+    def both(model: ScriptedModel) -> BaseAgent:
+        return SequentialAgent("all", sub_agents=[LlmAgent("a", model, tools=[work.tool()]), LlmAgent("b", model)])
+
+    first = site.process(call("work"), agent=both)
+    run = await first.start("one")
+    await work.began.wait()
+    first.kill()
+    second = site.process(agent=lambda model: SequentialAgent("all", sub_agents=[LlmAgent("b", model)]))
+    log = await second.recover()
+    error = ending(log, run.run_id).error
+    assert error is not None
+    assert (error.type, "'a'" in error.message) == ("UnknownAgentError", True)
+    assert settlements(log) == [("unknown", "error")]
+    check_promises(log)
+
+
+async def test_an_agent_as_tool_goes_on_inside(site: Site) -> None:
+    """An agent that works as a tool is not begun anew: what it had said and done counts, a call of its own that must
+    not be repeated is not, and its caller gets its answer (F106)."""
+    work = Work()
+
+    def nested(model: ScriptedModel) -> BaseAgent:
+        return LlmAgent("outer", model, tools=[AgentTool(LlmAgent("inner", model, tools=[work.tool("never")]))])
+
+    first = site.process(call("inner", request="x"), call("work"), agent=nested)
+    run = await first.start("one")
+    await work.began.wait()
+    first.kill()
+    second = site.process(say("inner is done"), say("outer is done"), agent=nested)
+    log = await second.recover()
+    assert ending(log, run.run_id).outcome == "completed"
+    assert len(work.calls) == 1
+    assert "inner is done" in second.told()
+    assert settlements(log) == [("unknown", "crash"), ("succeeded", None)]
+    check_promises(log)
+
+
+# --- what stands around calls -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["SEQUENTIAL", "PARALLEL", "PARALLEL_SUBSCRIBE"])
+async def test_calls_beside_the_one_that_died(site: Site, mode: str) -> None:
+    """In every mode: calls that were settled are not executed again, and those that had not begun are executed now."""
+    work, done = Work(), Counter[str]()
+
+    async def quick(ctx: ToolContext) -> str:
+        """Be done at once."""
+        done[ctx.call_id] += 1
+        return "done"
+
+    first = site.process((call("quick"), call("work"), call("quick")), tools=[work.tool(), quick])
+    run = await first.start("one", tool_execution_mode=mode)
+    await work.began.wait()
+    await settle()
+    first.kill()
+    second = site.process(tools=[work.tool(), quick])
+    log = await second.recover()
+    assert ending(log, run.run_id).outcome == "completed"
+    assert sorted(done.values()) == [1, 1]
+    assert settlements(log) == [("succeeded", None)] * 3
+    check_promises(log, executions={**done, work.calls[0]: 2})
+
+
+async def test_callbacks_of_a_run_that_goes_on(site: Site) -> None:
+    """What stands around a run and an agent is asked in each attempt; what was said to a message, and to a call that
+    had been started, stands."""
+    asked: list[str] = []
+
+    class Curious(Plugin):
+        async def on_user_message(self, key: SessionKey, content: Content) -> None:
+            asked.append("on_user_message")
+
+        async def before_run(self, ctx: AgentContext) -> None:
+            asked.append("before_run")
+
+        async def before_agent(self, ctx: AgentContext) -> None:
+            asked.append("before_agent")
+
+        async def before_tool(self, tool: Tool, args: dict[str, Json], ctx: ToolContext) -> None:
+            asked.append("before_tool")
+
+        async def after_run(self, ctx: AgentContext) -> None:
+            asked.append("after_run")
+
+    work = Work()
+    first = site.process(call("work"), tools=[work.tool()], plugins=[Curious()])
+    await first.start("one")
+    await work.began.wait()
+    first.kill()
+    assert asked == ["on_user_message", "before_run", "before_agent", "before_tool"]
+    asked.clear()
+    await site.process(tools=[work.tool()], plugins=[Curious()]).recover()
+    assert asked == ["before_run", "before_agent", "after_run"]
+
+
+async def test_a_call_in_the_background_is_lost_with_its_process(site: Site) -> None:
+    """It is not executed again, whatever its policy: its run was answered long ago. The model is told that nobody
+    knows (F106)."""
+    begun: list[str] = []
+
+    async def watch(ctx: ToolContext) -> None:
+        """Watch in the background."""
+        begun.append(ctx.call_id)
+        await ctx.detach()
+        await asyncio.Event().wait()
+
+    work, watching = Work(), FunctionTool(watch, replay="safe")
+    first = site.process((call("watch"), call("work")), tools=[watching, work.tool()])
+    run = await first.start("one")
+    await work.began.wait()
+    await settle()
+    first.kill()
+    second = site.process(tools=[watching, work.tool()])
+    log = await second.recover()
+    assert ending(log, run.run_id).outcome == "completed"
+    assert len(begun) == 1
+    assert settlements(log) == [("detached", None), ("unknown", "crash"), ("succeeded", None)]
+    assert "the process died before its outcome was known" in second.told()
+    check_promises(log)
+
+
+async def test_an_agent_in_the_background_goes_on(site: Site) -> None:
+    """It is a run of its own: it is continued like any other, and brings its answer home to the caller, who is told."""
+    work = Work()
+
+    def nested(model: ScriptedModel) -> BaseAgent:
+        inner = LlmAgent("inner", model, tools=[work.tool()])
+        return LlmAgent("outer", model, tools=[AgentTool(inner, background=True)])
+
+    first = site.process(*[_by_agent] * 4, agent=nested)
+    run = await first.start("one")
+    await asyncio.wait_for(run.wait(), 5)
+    await work.began.wait()
+    first.kill()
+    second = site.process(*[_by_agent] * 4, agent=nested)
+    woken = next(record for record in await second.recover() if isinstance(record, Queued))
+    await asyncio.wait_for((await second.runner.attach(woken.run_id)).wait(), 5)
+    log = await second.log()
+    assert len(work.calls) == 2
+    assert settlements(log) == [("detached", None), ("succeeded", None)]
+    assert "inner has done it" in second.told()
+    check_promises(log)
+
+
+def _by_agent(request: ModelRequest) -> Any:
+    if request.agent == "outer":
+        return call("inner", request="x") if len(request.turns) == 1 else say("noted")
+    return call("work") if len(request.turns) == 1 else say("inner has done it")
+
+
+async def test_a_question_is_asked_again(site: Site) -> None:
+    """A call that waited for people is executed again if it may be, asks again, and gets the answer to that."""
+
+    async def which(ctx: ToolContext) -> str:
+        """Ask which."""
+        return str((await ctx.ask("which?")).value)
+
+    tool = FunctionTool(which, replay="safe")
+    first = site.process(call("which"), tools=[tool])
+    run = await first.start("one")
+    while not (questions := await first.runner.questions(**HERE)):
+        await settle()
+    first.kill()
+    second = site.process(tools=[tool])
+    recovering = asyncio.create_task(second.recover())
+    while len([record for record in await second.log() if isinstance(record, Paused)]) < 2:
+        await settle()
+    await second.runner.answer(run.run_id, questions[0].call_id, "this", by="ann")
+    log = await recovering
+    assert ending(log, run.run_id).outcome == "completed"
+    assert "'result': 'this'" in second.told()
+    check_promises(log)
+
+
+# --- crash loops ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_model_that_insists_on_what_kills(site: Site) -> None:
+    """A tool that may not be repeated and takes its process with it, and a model that asks for it again each time: the
+    run is sealed after so many attempts, instead of killing one process after another (F107)."""
+    works = [Work() for _ in range(3)]
+    for number, work in enumerate(works):
+        process = site.process(call("work"), tools=[work.tool("never")])
+        if number == 0:
+            await process.start("one", max_fruitless_attempts=2)
+        else:
+            recovering = asyncio.create_task(process.runner.recover())
+        await work.began.wait()
+        process.kill()
+        if number:
+            recovering.cancel()
+    log = await site.process(tools=[works[0].tool("never")]).recover()
+    assert [attempt for _, attempt in attempts(log)] == [1, 2, 3]
+    assert settlements(log) == [("unknown", "crash")] * 3
+    ended = next(record for record in log if isinstance(record, RunEnded))
+    assert (ended.outcome, ended.cause, ended.llm_calls) == ("failed", "crash", 3)
+    check_promises(log)
+
+
+async def test_an_agent_of_ones_own_that_never_gets_on(site: Site) -> None:
+    """An agent that says the same before it kills its process, each time, is not getting on."""
+
+    class Poison(BaseAgent):
+        def __init__(self, began: asyncio.Event) -> None:
+            super().__init__("poison")
+            self._began = began
+
+        async def run(self, ctx: AgentContext) -> None:
+            await ctx.checkpoint({"at": "the start"})
+            await ctx.say("here I go")
+            self._began.set()
+            await asyncio.Event().wait()
+
+    for number in range(3):
+        began = asyncio.Event()
+        process = site.process(agent=lambda _, began=began: Poison(began))
+        if number == 0:
+            await process.start("one", max_fruitless_attempts=2)
+        else:
+            recovering = asyncio.create_task(process.runner.recover())
+        await began.wait()
+        process.kill()
+        if number:
+            recovering.cancel()
+    log = await site.process(agent=lambda _: Poison(asyncio.Event())).recover()
+    assert [attempt for _, attempt in attempts(log)] == [1, 2, 3]
     check_promises(log)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runner.desk import Desk
+from tests.runner.desk import Desk, let_all_go
 
 from heaveto import MemoryStore, SqliteStore
 from heaveto.stores.base import Store
@@ -29,6 +29,7 @@ async def desk() -> AsyncIterator[Callable[..., Desk]]:
         return made[-1]
 
     yield make
+    let_all_go()
     for one in made:
         await one.check_promises()
         await one.runner.aclose()

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from weakref import WeakSet
 
-from heaveto import LlmAgent, Run, RunConfig, RunEnd, Runner, StopReport
+from heaveto import App, LlmAgent, Run, RunConfig, RunEnd, Runner, StopReport
 from heaveto.agents.base import BaseAgent
 from heaveto.clock import Clock
 from heaveto.core.request import Turn
-from heaveto.errors import StoreClosedError, UnknownSessionError
-from heaveto.events.contents import FunctionResponse, text_of
-from heaveto.events.records import CallSettled, Message, Record, RunEnded
+from heaveto.errors import SessionErasedError, StoreClosedError, UnknownSessionError
+from heaveto.events.contents import FunctionResponse, calls_of, text_of
+from heaveto.events.records import CallSettled, CallStarted, Message, Record, RunEnded, SessionKey
 from heaveto.runner.hooks import Plugin
 from heaveto.stores.base import Store
 from heaveto.testing import ScriptedModel
 from heaveto.testing.promises import check_promises
 from heaveto.testing.script import Step
-from heaveto.tools.base import ToolContext
+from heaveto.tools.base import OnCancel, ToolContext
 from heaveto.tools.function import FunctionTool
 
 USER, SESSION = "ann", "s"
+_HELD: WeakSet[Any] = WeakSet()
 QUICK = RunConfig(cancel_grace_seconds=0.02, on_crash="seal")
 
 
@@ -38,11 +40,14 @@ class Desk:
         agent: BaseAgent | None = None,
         model: ScriptedModel | None = None,
         clock: Clock | None = None,
+        app_options: Mapping[str, Any] | None = None,
+        artifacts: Any = None,
         **agent_options: Any,
     ) -> None:
         self.model = model or ScriptedModel(*steps, clock=clock)
         self.agent = agent or LlmAgent("root", self.model, tools=tools, **agent_options)
-        self.runner = Runner(self.agent, app_name="desk", store=store, plugins=plugins, clock=clock)
+        app = App("desk", self.agent, plugins=plugins, **(app_options or {}))
+        self.runner = Runner(app=app, store=store, clock=clock, artifacts=artifacts)
 
     async def start(self, text: str = "go", config: RunConfig | None = None, **more: Any) -> Run:
         return await self.runner.start(
@@ -63,6 +68,42 @@ class Desk:
         """The last settlement of each tool, by the tool's name."""
         return {record.name: record for record in await self.log() if isinstance(record, CallSettled)}
 
+    async def settlements(self, name: str) -> list[tuple[str, str | None, bool]]:
+        """Status, cause and lateness of all settlements of a tool's calls, in order."""
+        found = [record for record in await self.log() if isinstance(record, CallSettled) and record.name == name]
+        return [(record.status, record.cause, record.late) for record in found]
+
+    async def starts(self, name: str) -> list[CallStarted]:
+        """The recorded starts of a tool's calls, in order."""
+        return [record for record in await self.log() if isinstance(record, CallStarted) and record.name == name]
+
+    async def call_id(self, name: str) -> str:
+        """The id of the newest call of a tool."""
+        calls = [part for message in await self.messages() for part in calls_of(message.parts)]
+        return next(part.call_id for part in reversed(calls) if part.name == name)
+
+    async def until(self, holds: Callable[[list[Record]], bool]) -> list[Record]:
+        """Wait until the log is as wanted, and return it."""
+        changed = asyncio.Event()
+        unsubscribe = self.runner.store.subscribe(SessionKey("desk", USER, SESSION), lambda _: changed.set())
+        try:
+            async with asyncio.timeout(20):
+                while not holds(log := await self.log()):
+                    await changed.wait()
+                    changed.clear()
+            return log
+        finally:
+            unsubscribe()
+
+    async def until_settled(self, name: str, *, late: bool = False) -> CallSettled:
+        """Wait until a call of a tool is settled, or has its late result, and return that."""
+
+        def found(log: list[Record]) -> list[CallSettled]:
+            settled = [record for record in log if isinstance(record, CallSettled) and record.name == name]
+            return [record for record in settled if record.late or not late]
+
+        return found(await self.until(lambda log: bool(found(log))))[-1]
+
     async def endings(self) -> list[RunEnded]:
         return [record for record in await self.log() if isinstance(record, RunEnded)]
 
@@ -73,7 +114,7 @@ class Desk:
         """Hold the log, whatever the test was about, against what is promised of every log (P2 to P7)."""
         try:
             records = await self.log()
-        except (UnknownSessionError, StoreClosedError):
+        except (UnknownSessionError, SessionErasedError, StoreClosedError):
             return
         check_promises(records, open_runs=1)
 
@@ -111,6 +152,7 @@ class Held:
         self.began, self.may_end, self.left = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.calls = self.interrupted = self.effects = 0
         self._result, self._swallow, self._error = result, swallow, error
+        _HELD.add(self)
 
     async def __call__(self) -> Any:
         """Work."""
@@ -135,8 +177,8 @@ class Held:
                 if self.interrupted > self._swallow:
                     raise
 
-    def tool(self, name: str = "held", on_cancel: Literal["cancel", "abandon", "finish"] = "cancel") -> FunctionTool:
-        return FunctionTool(self, name=name, on_cancel=on_cancel)
+    def tool(self, name: str = "held", on_cancel: OnCancel = "cancel", **options: Any) -> FunctionTool:
+        return FunctionTool(self, name=name, on_cancel=on_cancel, **options)
 
 
 class HeldThread:
@@ -148,6 +190,7 @@ class HeldThread:
         self.calls = self.effects = 0
         self._result, self._polite = result, polite
         self._loop = asyncio.get_running_loop()
+        _HELD.add(self)
 
     def __call__(self, ctx: ToolContext) -> Any:
         """Work."""
@@ -165,8 +208,14 @@ class HeldThread:
             if not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self.left.set)
 
-    def tool(self, name: str = "thread", on_cancel: Literal["cancel", "abandon", "finish"] = "cancel") -> FunctionTool:
-        return FunctionTool(self, name=name, on_cancel=on_cancel)
+    def tool(self, name: str = "thread", on_cancel: OnCancel = "cancel", **options: Any) -> FunctionTool:
+        return FunctionTool(self, name=name, on_cancel=on_cancel, **options)
+
+
+def let_all_go() -> None:
+    """Let go of every tool that is still held, so that a test that fails does not hang on it."""
+    for held in _HELD:
+        held.may_end.set()
 
 
 class Ends(Plugin):

@@ -207,7 +207,8 @@ def _run_ended(run_id: str, ending: Ending, report: StopReport, llm_calls: int, 
 
 def report_since(report: StopReport, later: Sequence[Record]) -> StopReport:
     """Return a report with what has become of the work that was still running, as the records behind it tell."""
-    outcomes = {record.call_id: record.status for record in later if isinstance(record, CallSettled) and record.late}
+    late = (record for record in later if isinstance(record, CallSettled) and record.late)
+    outcomes: dict[str, CallStatus] = {record.call_id: record.status for record in late}
     operations = tuple(
         replace(operation, state=_SETTLED_STATES[outcomes[operation.call_id]])
         if operation.state == "still_running" and operation.call_id in outcomes

@@ -118,7 +118,10 @@ class RunState:
         pause: an operator's wish that has not been obeyed yet.
         operator: the operator's pause that it is in, as a call that waits for a yes.
         idle_seconds: how long it has been paused, over all pauses that are over.
-        fruitless: how many attempts in a row have brought nothing: no message, no result, no progress.
+        fruitless: how many attempts in a row have brought nothing: no result of a call, no progress value, no
+            checkpoint that says something new, no answer of a model that calls nothing. A call that a model makes is
+            no fruit yet, nor is it one that the call before took the process with it: else a tool that kills its
+            process would do so for as long as the model asks for it (F107).
     """
 
     run_id: str
@@ -282,8 +285,6 @@ class SessionState:
             if not record.branch:
                 run.steered_seq = record.seq
             return
-        if record.interrupted != "crash":
-            run.fruitless = 0
         if record.seen:
             run.llm_calls += 1
         if record.usage is not None:
@@ -293,6 +294,8 @@ class SessionState:
         if record.escalate:
             run.escalated[record.branch] = record.seq
         calls = calls_of(record.parts)
+        if record.seen and record.interrupted is None and not calls:
+            run.fruitless = 0
         thread = run.thread(record.branch, record.author)
         thread.last, thread.transferred = record, None
         thread.call_ids = tuple(call.call_id for call in calls)
@@ -321,7 +324,7 @@ class SessionState:
             return
         call.phase = advance_call(call.phase, "settle")
         call.settled, call.question = record, None
-        if record.status != "not_started":
+        if record.status != "not_started" and record.cause != "crash":
             run.fruitless = 0
         if call.is_in_background:
             self.background[record.call_id] = call
@@ -378,6 +381,12 @@ class SessionState:
         if run.ended is not None:
             return
         key = (record.branch, record.agent)
+        previous = run.checkpoints.get(key)
+        if previous is None or (previous.agent_state, previous.end_of_agent) != (
+            record.agent_state,
+            record.end_of_agent,
+        ):
+            run.fruitless = 0
         run.checkpoints[key] = record
         if record.end_of_agent:
             run.threads.pop(key, None)

@@ -32,13 +32,19 @@ _BECAUSE: dict[Cause, str] = {
 }
 
 
-def because(cause: Cause | None) -> str:
+_BECAUSE_OF_ITSELF: dict[Cause, str] = {"user": "the user stopped it", "guardrail": "a guardrail stopped it"}
+"""Where the call was stopped alone, and its run went on."""
+
+
+def because(cause: Cause | None, *, alone: bool = False) -> str:
     """Return the cause as the end of a sentence."""
-    return _BECAUSE[cause] if cause is not None else "the run ended"
+    if cause is None:
+        return "the run ended"
+    return _BECAUSE_OF_ITSELF.get(cause, _BECAUSE[cause]) if alone else _BECAUSE[cause]
 
 
-def settled_response(wire_id: str, name: str, settled: CallSettled) -> FunctionResponse:
-    """Return the result of a settled call as a model is told it."""
+def settled_response(wire_id: str, name: str, settled: CallSettled, *, alone: bool = False) -> FunctionResponse:
+    """Return the result of a settled call as a model is told it; `alone` if it was stopped, and not its run."""
     response = settled.response
     if settled.status == "succeeded":
         return FunctionResponse(call_id=wire_id, name=name, response={} if response is None else response)
@@ -46,7 +52,7 @@ def settled_response(wire_id: str, name: str, settled: CallSettled) -> FunctionR
         going_on: dict[str, Json] = {"status": "detached", "handle": settled.call_id, "note": _DETACHED}
         return FunctionResponse(call_id=wire_id, name=name, response={**going_on, **(response or {})})
     if settled.status != "failed" or response is None:
-        told: dict[str, Json] = {"status": settled.status, "error": _explain(settled.status, settled.cause)}
+        told: dict[str, Json] = {"status": settled.status, "error": _explain(settled, alone)}
         response = told if response is None else {**told, "returned": response}
     return FunctionResponse(call_id=wire_id, name=name, response=response, is_error=True)
 
@@ -54,25 +60,24 @@ def settled_response(wire_id: str, name: str, settled: CallSettled) -> FunctionR
 _DETACHED = "This call goes on in the background. Its outcome will be told when it comes; do not wait for it."
 
 
-def _explain(status: CallStatus, cause: Cause | None) -> str:  # noqa: PLR0911 - one for each status
-    match status:
+def _explain(settled: CallSettled, alone: bool) -> str:  # noqa: PLR0911 - one for each status
+    why = because(settled.cause, alone=alone)
+    match settled.status:
         case "not_started":
-            return f"This call was not started because {because(cause)}. It had no effect."
+            return f"This call was not started because {why}. It had no effect."
         case "cancelled":
-            return (
-                f"This call was stopped while it was running, because {because(cause)}. It may have had partial effect."
-            )
-        case "unknown" if cause is None:
+            return f"This call was stopped while it was running, because {why}. It may have had partial effect."
+        case "unknown" if settled.cause is None:
             return _OPEN["unknown"]
         case "unknown":
             return (
-                f"This call was started, and then {because(cause)} before its outcome was known. It may have taken "
+                f"This call was started, and then {why} before its outcome was known. It may have taken "
                 "effect, and may still do so. Check before doing it again."
             )
-        case "denied" if cause is None:
+        case "denied" if settled.cause is None:
             return "This call was denied. It was not executed and had no effect."
         case "denied":
-            return f"This call was not approved: {because(cause)}. It was not executed and had no effect."
+            return f"This call was not approved: {why}. It was not executed and had no effect."
         case "failed":
             return "This call failed."
         case "succeeded":
@@ -80,7 +85,7 @@ def _explain(status: CallStatus, cause: Cause | None) -> str:  # noqa: PLR0911 -
         case "detached":
             return _DETACHED
         case _:
-            assert_never(status)
+            assert_never(settled.status)
 
 
 OpenStatus: TypeAlias = Literal["not_started", "unknown", "pending"]
@@ -100,9 +105,9 @@ def open_response(wire_id: str, name: str, status: OpenStatus) -> FunctionRespon
     return FunctionResponse(call_id=wire_id, name=name, response=told, is_error=status != "pending")
 
 
-def late_note(wire_id: str, name: str, settled: CallSettled) -> str:
+def late_note(wire_id: str, name: str, settled: CallSettled, *, alone: bool = False) -> str:
     """Return the news of a result that came after the model was told something else."""
-    told = settled_response(wire_id, name, settled)
+    told = settled_response(wire_id, name, settled, alone=alone)
     return f"[Late result of the earlier call {wire_id} to {name}, {settled.status}: {as_json(told.response)}]"
 
 
@@ -155,9 +160,9 @@ def foreign_call(author: str, call: FunctionCall) -> str:
     return f"[{author} called {call.name} with {as_json(call.args)}]"
 
 
-def foreign_result(author: str, name: str, settled: CallSettled) -> str:
+def foreign_result(author: str, name: str, settled: CallSettled, *, alone: bool = False) -> str:
     """Quote a result that another agent got."""
-    told = settled_response("", name, settled)
+    told = settled_response("", name, settled, alone=alone)
     return f"[{author}'s call to {name} returned:] {as_json(told.response)}"
 
 

@@ -36,6 +36,7 @@ from heaveto.events.records import (
     CallSettled,
     CallStarted,
     CallStatus,
+    CancelRequested,
     Compacted,
     Message,
     Paused,
@@ -57,6 +58,7 @@ class _Call:
         author: the other agent that made it; empty for a call of the view's own agent.
         facts: what became of it, in order. The newest one that a request has seen is what that request tells.
         told: what was said of it for good; news go into a later turn. None while that may still change.
+        stop_seq: where it was asked to stop alone, without its run; 0 if it was not.
     """
 
     call_id: str
@@ -65,6 +67,7 @@ class _Call:
     author: str = ""
     facts: list[_Fact] = field(default_factory=list[_Fact])
     told: _Told | None = None
+    stop_seq: int = 0
 
     @property
     def is_final(self) -> bool:
@@ -88,9 +91,12 @@ class _Call:
     def response(self, seen: int) -> FunctionResponse:
         match self.known_at(seen):
             case CallSettled() as settled:
-                return notes.settled_response(self.wire_id, self.name, settled)
+                return notes.settled_response(self.wire_id, self.name, settled, alone=self.stopped_alone(settled))
             case fact:
                 return notes.open_response(self.wire_id, self.name, _open_status(fact))
+
+    def stopped_alone(self, settled: CallSettled) -> bool:
+        return 0 < self.stop_seq < settled.seq
 
     def status(self, seen: int) -> _Told:
         """What `response` says in one word."""
@@ -176,6 +182,8 @@ class View:
                 self._message(record)
             case CallStarted() | CallSettled():
                 self._hear(record.call_id, record)
+            case CancelRequested() if record.call_id:
+                self._stop_asked(record.call_id, record.seq)
             case RunStarted() if self._sees(""):
                 self._open_runs.add(record.run_id)
                 if record.attempt == 1:
@@ -269,15 +277,20 @@ class View:
             self._tell_news(call, fact)
             self._forget_if_final(call)
 
+    def _stop_asked(self, call_id: str, seq: int) -> None:
+        call = self._known.get(call_id)
+        if call is not None and not call.stop_seq:
+            call.stop_seq = seq
+
     def _tell_news(self, call: _Call, fact: _Fact) -> None:
         """Say how a call turned out of which something else was said before."""
         if call.told is None or not isinstance(fact, CallSettled) or call.told == fact.status:
             return
-        call.told = fact.status
+        call.told, alone = fact.status, call.stopped_alone(fact)
         if call.author:
-            self._note(fact.seq, notes.foreign_result(call.author, call.name, fact))
+            self._note(fact.seq, notes.foreign_result(call.author, call.name, fact, alone=alone))
         else:
-            self._note(fact.seq, notes.late_note(call.wire_id, call.name, fact))
+            self._note(fact.seq, notes.late_note(call.wire_id, call.name, fact, alone=alone))
 
     def _forget_if_final(self, call: _Call) -> None:
         if call.is_final and self._known.get(call.call_id) is call:

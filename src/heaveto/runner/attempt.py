@@ -81,6 +81,7 @@ class Attempt:
         work: the tool's own code, once it has begun.
         question: what it wants a yes for before it goes on, in another attempt.
         stop_cause: why it was asked to stop.
+        is_out_of_time: its time limit has passed, and it shall end.
         interrupted: its code was interrupted: what comes of it counts as stopped, whatever it returns.
     """
 
@@ -106,7 +107,7 @@ class Attempt:
         self.question: WaitingCall | None = None
         self.work: asyncio.Future[Any] | None = None
         self.stop_cause: Cause | None = None
-        self.interrupted = False
+        self.is_out_of_time = self.interrupted = self._is_over = False
         self._hooks: list[Callable[[], None]] = []
         self._asking = asyncio.Lock()
 
@@ -153,6 +154,7 @@ class Attempt:
 
     def end(self) -> None:
         """Fence it: a context that a tool keeps can do nothing any more, and does not keep the run alive."""
+        self._is_over = True
         end_context(self.ctx, EndedAttempt(self.ctx.run_id, self.cancelled))
 
     # --- what the tool asks for -----------------------------------------------------------------------------------
@@ -168,6 +170,8 @@ class Attempt:
             self._hooks.append(hook)
 
     async def progress(self, value: Json) -> None:
+        if self._is_over:  # a thread asked for it before it was fenced
+            raise RunCancelled(self.ctx.run_id, self.cancelled or "lease_lost")
         record_id, time = self._operation.live.stamp()
         await self._operation.record_aside(
             CallProgress(id=record_id, time=time, run_id=self.ctx.run_id, call_id=self.ctx.call_id, value=value)
@@ -178,9 +182,13 @@ class Attempt:
 
     def output(self, piece: Json) -> None:
         if threading.get_ident() == self._thread:
-            self._operation.put_out(piece)
+            self._put_out(piece)
         else:
-            self._loop.call_soon_threadsafe(self._operation.put_out, piece)
+            self._loop.call_soon_threadsafe(self._put_out, piece)
+
+    def _put_out(self, piece: Json) -> None:
+        if not self._is_over:
+            self._operation.put_out(piece)
 
     async def ask(self, hint: str, schema: dict[str, Json] | None) -> Reply:
         async with self._asking:

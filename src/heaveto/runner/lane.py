@@ -22,6 +22,7 @@ from heaveto.errors import (
     RunnerClosedError,
     SessionExistsError,
     StaleLeaseError,
+    StoreClosedError,
     UnknownSessionError,
 )
 from heaveto.events.records import CallSettled, Cause, Paused, SessionKey, Trigger
@@ -326,6 +327,8 @@ class Lane:
         """Release the lease. Where the store cannot take it now, see to it that it is tried again."""
         try:
             await self._release()
+        except StoreClosedError:
+            self._owed = None  # what an instance holds ends with it
         except Exception:  # noqa: BLE001 - whatever the store's trouble is, the session must not stay locked for it
             logger.warning("session %s could not be given back; trying again", self.key, exc_info=True)
             self._services.spawn(self._release_later(), f"release of session {self.key}")

@@ -5,16 +5,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heaveto.core.notes import background_note
-from heaveto.errors import GuardTakenError, LogMovedError
+from heaveto.errors import GuardTakenError, LogMovedError, StoreError
 from heaveto.events.contents import Content
 from heaveto.events.records import CallSettled, Queued, Record
 from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services, logger
 from heaveto.stores.base import Guard
 
+PATIENCE = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 30.0)
+"""The pauses between attempts to record what nobody else knows."""
 
-async def record_late(services: Services, log: SessionLog, settled: CallSettled, more: Sequence[Record] = ()) -> bool:
+
+async def record_late(
+    services: Services,
+    log: SessionLog,
+    settled: CallSettled,
+    more: Sequence[Record] = (),
+    *,
+    pauses: Sequence[float] = (),
+) -> bool:
     """Record a late outcome, and in the same append what comes with it. The first one counts.
+
+    Where the store says that its trouble may pass, it is tried again after each of `pauses`.
+
+    Raises:
+        StoreError: it could not be recorded.
+    """
+    for pause in pauses:
+        try:
+            return await _record(services, log, settled, more)
+        except StoreError as error:
+            if not error.retryable:
+                raise
+            logger.warning("the outcome of call %s is not recorded yet", settled.call_id, exc_info=error)
+        await services.clock.sleep(pause)
+    return await _record(services, log, settled, more)
+
+
+async def _record(services: Services, log: SessionLog, settled: CallSettled, more: Sequence[Record]) -> bool:
+    """Record it, or find that it is known.
 
     Where a call in the background ends after its run, a run of its own begins, so that the agent hears of it: unless
     the call was stopped (F47). Return whether that is so: the session's lane has something to do.
@@ -23,10 +52,13 @@ async def record_late(services: Services, log: SessionLog, settled: CallSettled,
     while True:
         async with log.still():
             call = log.state.calls.get(settled.call_id)
-            if call is None or not call.awaits_late_result:
+            if call is None or call.settled is None or not call.awaits_late_result:
                 logger.debug("call %s was settled late before", settled.call_id)
                 return False
-            wakes = call.is_in_background and settled.status != "cancelled" and log.state.run(call.run_id).ended
+            if call.settled.status == settled.status == "unknown":
+                return False  # that is known
+            is_stopped = settled.status == "cancelled" or call.cancel is not None
+            wakes = call.is_in_background and not is_stopped and log.state.run(call.run_id).ended
             batch = [settled, *more, *([_waking(services, settled)] if wakes else [])]
             try:
                 await log.append(batch, token=None, expect=log.state.last_seq, guard=guard)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -15,7 +16,16 @@ from heaveto.core.close import Work
 from heaveto.core.fold import RunState, SessionState
 from heaveto.errors import RunCancelled, StoreError
 from heaveto.events.contents import Json
-from heaveto.events.records import CancelRequested, Cause, Delta, Draft, Record, SessionKey, StopScope
+from heaveto.events.records import (
+    CallSettled,
+    CancelRequested,
+    Cause,
+    Delta,
+    Draft,
+    Record,
+    SessionKey,
+    StopScope,
+)
 from heaveto.runner.config import RunConfig
 from heaveto.runner.detached import detach
 from heaveto.runner.draft import SAVE_AFTER_SECONDS, LiveDraft
@@ -159,10 +169,32 @@ class LiveRun:
             self._signals = self.run.signal_seq
             for operation in tuple(self.operations.values()):
                 operation.look()
+            if self._stopped_before_start():
+                self.services.spawn(self._settle_not_started(), f"calls of {self.run_id} that never start")
         if self.run.ended is not None:
             self.stop_locally("lease_lost")
         elif self.stop_asked is not None:
             self.wake.set()
+
+    def _stopped_before_start(self) -> list[Record]:
+        """Return the settlements of calls that were stopped, each for itself, before they began (F139)."""
+        settled: list[Record] = []
+        for call in self.run.calls.values():
+            if call.cancel is not None and call.phase == "proposed":
+                record_id, time = self.stamp()
+                settled.append(
+                    CallSettled(
+                        id=record_id, time=time, run_id=self.run_id, call_id=call.call.call_id, name=call.call.name,
+                        status="not_started", cause=call.cancel.cause,
+                    )
+                )  # fmt: skip
+        return settled
+
+    async def _settle_not_started(self) -> None:
+        """Say so at once, and not only when their turn would have come. From then on they cannot start."""
+        with suppress(RunCancelled):  # the run's ending says it
+            await self.journal.commit(self._stopped_before_start)
+            await self.journal.tell()
 
     def check(self) -> None:
         """Raise `RunCancelled` if the run was asked to stop, or has ended."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -24,7 +24,10 @@ from heaveto.errors import (
     InDoubtError,
     NotSerializableError,
     RunCancelled,
+    SessionErasedError,
     StaleLeaseError,
+    StoreClosedError,
+    StoreError,
     ToolFatalError,
     ToolTimeoutError,
 )
@@ -44,12 +47,16 @@ from heaveto.events.records import (
 from heaveto.runner.attempt import Attempt
 from heaveto.runner.failure import info_of, message_of
 from heaveto.runner.insist import insist
-from heaveto.runner.late import record_late
+from heaveto.runner.late import PATIENCE, record_late
 from heaveto.runner.live import LiveRun
 from heaveto.runner.output import CallOutput
 from heaveto.runner.results import recorded_result
 from heaveto.runner.services import logger
 from heaveto.tools.base import Confirmation, Tool
+
+
+_Outcome: TypeAlias = CallSettled | Paused | None
+"""How a call leaves its work: settled, waiting for an answer, or, with None, as the stop of its run will say."""
 
 
 class _LeftBehindError(Exception):
@@ -99,7 +106,7 @@ class ToolOperation:
         """Why it was asked to stop together with its run, which settles it then."""
         self._news = asyncio.Event()
         self._answer: asyncio.Future[Answered] | None = None
-        self._stopped = False
+        self._stopped = self._is_asking = False
         self._failed_attempts = 0
         self._last_error: Exception | None = None
         self._left: list[asyncio.Future[Any]] = []
@@ -217,16 +224,16 @@ class ToolOperation:
             self.live.forget_draft(self.output_key)
             await self.live.journal.tell()
 
-    async def _outcome(self) -> CallSettled | Paused | None:
+    async def _outcome(self) -> _Outcome:
         """Do the work, as often as it takes; return how it ended, what it waits for, or None if the run's stop counts.
 
         What a stop did is judged by the stop, not by the kind of exception (F35): a value that comes from an
         interrupted coroutine is kept, but the call counts as stopped.
         """
         try:
-            if self.probing and (found := await self._probe()) is not None:
+            if self.probing and (found := await self._recover()) is not None:
                 return found
-            settled: CallSettled | None
+            settled: _Outcome
             while True:
                 try:
                     value = await self._perform()
@@ -275,13 +282,13 @@ class ToolOperation:
     async def _time_out(self, attempt: Attempt, seconds: float) -> None:
         await self.live.services.clock.sleep(seconds)
         if attempt.stop_cause is None and attempt.work is not None and not attempt.work.done():
-            attempt.interrupt("timeout")
+            attempt.is_out_of_time = True
             self._news.set()
 
     @property
     def _is_cut(self) -> bool:
         """Whether this one call is to end, although its run goes on."""
-        return self.attempt.stop_cause == "timeout" or self._stop_cause is not None
+        return self.attempt.is_out_of_time or self._stop_cause is not None
 
     async def _cut_short(self, attempt: Attempt, work: asyncio.Future[Any]) -> None:
         cause = self._stop_cause or "timeout"
@@ -319,7 +326,7 @@ class ToolOperation:
         replaced = await self._ask("after_tool", self.agent.after_tool_callbacks, response)
         return self.settlement("succeeded", response if replaced is None else replaced)
 
-    async def _raised(self, error: BaseException) -> CallSettled | None:
+    async def _raised(self, error: BaseException) -> _Outcome:
         """Say how a call ends whose attempt raised; `_AGAIN` if it has another one."""
         if isinstance(error, ToolFatalError):
             raise error
@@ -341,16 +348,16 @@ class ToolOperation:
             return await self._timed_out(in_doubt=in_doubt)
         if not isinstance(error, Exception):
             error = RuntimeError(f"the tool ended itself with {type(error).__name__}")
-        if await self._prepare_again(error):
-            return _AGAIN
+        if (again := await self._prepare_again(error)) is not None:
+            return again
         if self.stop_cause is not None:  # the stop came in a pause: what is known is how the attempt failed
             return self._failure(error)
         return await self.failed(error)
 
-    async def _timed_out(self, *, in_doubt: bool) -> CallSettled:
+    async def _timed_out(self, *, in_doubt: bool) -> CallSettled | Paused:
         error = ToolTimeoutError(self.tool.name, self.tool.timeout_seconds or 0)
-        if await self._prepare_again(error):
-            return _AGAIN
+        if (again := await self._prepare_again(error)) is not None:
+            return again
         given = await self._ask("on_tool_error", self.agent.on_tool_error_callbacks, error)
         if given is not None:
             return self.settlement("succeeded", given)
@@ -364,12 +371,13 @@ class ToolOperation:
         attempt.end()
         if cause == "timeout":
             error = ToolTimeoutError(self.tool.name, self.tool.timeout_seconds or 0)
-            if await self._prepare_again(error):
+            # Where a probe decides, it cannot: the attempt may have its effect after the probe has looked.
+            if self.tool.replay != "probe" and await self._prepare_again(error) is not None:
                 return _AGAIN
-        self.live.services.spawn(self._await_left(attempt.work), f"call {self.call_id} of {self.tool.name}")
+        self.live.services.spawn(self._await_left(attempt, attempt.work), f"call {self.call_id} of {self.tool.name}")
         return self.settlement("unknown", self._put_out(), cause)
 
-    async def _await_left(self, work: asyncio.Future[Any]) -> None:
+    async def _await_left(self, attempt: Attempt, work: asyncio.Future[Any]) -> None:
         """Record what became of the last attempt, which could not be stopped."""
         await asyncio.wait({work})
         if self.task is not None and not self.task.done():
@@ -377,9 +385,9 @@ class ToolOperation:
         try:
             value = work.result()
             response = await recorded_result(value, self.tool, self.call_id, self.live)
-            settled = self.settlement("cancelled" if self.attempt.interrupted else "succeeded", response)
+            settled = self.settlement("cancelled" if attempt.interrupted else "succeeded", response)
         except BaseException:  # noqa: BLE001 - however it ended: it ended after it was told to stop
-            settled = self.settlement("cancelled", None, self.attempt.stop_cause)
+            settled = self.settlement("cancelled", None, attempt.stop_cause)
         self.attempt.state.take_delta()  # what it set since it was fenced is not recorded
         await self._record_late(settled)
 
@@ -397,7 +405,7 @@ class ToolOperation:
 
         self.live.services.listen(record(), f"outcome of call {self.call_id} of {self.tool.name}")
 
-    async def failed(self, error: Exception) -> CallSettled | None:
+    async def failed(self, error: Exception) -> _Outcome:
         """Return how a call that failed is settled. A stop that was asked for counts before it is delivered."""
         if self._stops_with_run:
             return None
@@ -422,6 +430,7 @@ class ToolOperation:
         hooks = self.live.services.app.hooks
         if self.stop_cause is not None or not (own or hooks.at(point)):
             return None
+        self._is_asking = True
         try:
             given: dict[str, Json] | None = await hooks.first(
                 point, own, self.tool, self.args, self.attempt.ctx, outcome
@@ -434,20 +443,38 @@ class ToolOperation:
         except BaseException as signal:  # noqa: BLE001 - whatever it signals, the call keeps its outcome
             if self.stop_cause is None:
                 self.fatal = RuntimeError(f"a callback {point} ended itself with {type(signal).__name__}")
+        finally:
+            self._is_asking = False
         return None
 
     # --- further attempts -----------------------------------------------------------------------------------------
 
-    async def _prepare_again(self, error: Exception) -> bool:
-        """Make a further attempt ready if the tool allows one: after its pause, and never after a stop (F152)."""
+    async def _prepare_again(self, error: Exception) -> _Outcome:
+        """Make a further attempt ready if the tool allows one: after its pause, and never after a stop (F152).
+
+        Return `_AGAIN` if there is one, None if not, and a settlement if the tool's probe has found what is known.
+        """
         self._failed_attempts += 1
         retry = self.tool.retry
         pause = retry.pause(self._failed_attempts, error) if retry is not None else None
         if pause is None or self.tool.replay == "never" or self.stop_cause is not None:
-            return False
+            return None
         self._last_error = error
         logger.info("tool %s failed in attempt %d; trying again", self.tool.name, self.attempt.number, exc_info=error)
-        return await self._pause(pause) and await self._begin_next()
+        if not await self._pause(pause):
+            return None
+        if self.tool.replay == "probe" and (found := await self._look_into(error)) is not None:
+            return found
+        return _AGAIN if await self._begin_next() else None
+
+    async def _look_into(self, error: Exception) -> _Outcome:
+        """Ask the tool what the attempt did that failed; None if it did nothing (P5)."""
+        known = self.live.session.calls.get(self.call_id)
+        self.attempt.end()
+        self.attempt = Attempt(self, self.attempt.number, known.progress if known is not None else None)
+        self.in_doubt = self.probing = True
+        cause: Cause | None = "timeout" if isinstance(error, ToolTimeoutError) else None
+        return await self._probe({"error": f"{type(error).__name__}: {message_of(error)}"}, cause)
 
     async def _pause(self, seconds: float) -> bool:
         """Wait; return False if a stop came."""
@@ -479,9 +506,11 @@ class ToolOperation:
         self.look()
         return [] if self.stop_cause is not None else [self.started()]
 
-    async def _probe(self) -> CallSettled | Paused | None:
-        """Ask the tool what an earlier attempt did; None if it did nothing, and the call is executed now."""
-        told: dict[str, Json] | None = None
+    async def _probe(self, told: dict[str, Json], cause: Cause | None) -> _Outcome:
+        """Ask the tool what an attempt did; None if it did nothing, and the call may be executed now.
+
+        Where it cannot tell, the call is unknown, for this cause, and with what is told already.
+        """
         try:
             found = await self._perform()
         except KeyboardInterrupt:
@@ -489,11 +518,15 @@ class ToolOperation:
         except BaseException as error:  # noqa: BLE001 - an edge: the tool's own code, or a stop
             if isinstance(error, Exception) and not isinstance(error, _LeftBehindError):
                 logger.warning("tool %s cannot tell what call %s did", self.tool.name, self.call_id, exc_info=error)
-                told = {"probe_error": f"{type(error).__name__}: {message_of(error)}"}
-            return self.settlement("unknown", told, "crash")
+                told = {**told, "probe_error": f"{type(error).__name__}: {message_of(error)}"}
+            return self.settlement("unknown", told or None, self.stop_cause or cause)
         self.in_doubt = self.probing = False
-        if found is not None:
-            return await self._returned(found)
+        return await self._returned(found) if found is not None else None
+
+    async def _recover(self) -> _Outcome:
+        """Ask the tool what an attempt of a dead process did; None if it did nothing, and the call is executed now."""
+        if (found := await self._probe({}, "crash")) is not None:
+            return found
         return None if await self._begin_next() else self.settlement("unknown", None, "crash")
 
     # --- what it waits for ----------------------------------------------------------------------------------------
@@ -560,8 +593,17 @@ class ToolOperation:
         if self.live.sealing:
             await self.live.finished.wait()
         late = replace(settled, late=True)
-        if await record_late(self.live.services, self.live.log, late, self.state_changes()):
-            self.live.services.kick(self.live.key)
+        try:
+            changes = self.state_changes()
+            if await record_late(self.live.services, self.live.log, late, changes, pauses=PATIENCE):
+                self.live.services.kick(self.live.key)
+        except StoreClosedError:
+            told = "call %s of %s ended after its runner was closed: what became of it is not recorded"
+            logger.warning(told, self.call_id, self.tool.name)
+        except SessionErasedError:
+            pass  # there is nothing left that it could stand in
+        except StoreError:
+            logger.exception("what became of call %s of %s could not be recorded", self.call_id, self.tool.name)
 
     async def replaced(self, response: dict[str, Json]) -> list[Record]:
         """Return the records of a call whose result a callback gave: the tool is not executed."""
@@ -678,11 +720,14 @@ class ToolOperation:
         if self._stop_cause is None:
             self._stop_cause = cause
             self._news.set()
+            if self._is_asking and self.task is not None:
+                self.task.cancel()  # a callback behind the tool does not hold up a stop
 
     def ask_to_stop(self, cause: Cause) -> None:
         """Stop it together with its run. Called again, it interrupts again."""
         if self.is_in_background:
-            self.cut(cause)
+            self.cut(cause)  # that insists by itself
+            return
         self._run_cause = self._run_cause or cause
         self._news.set()
         if self.task is None or self.task.done():

@@ -58,8 +58,8 @@ class Run:
     def stream(self, *, after: int | None = None, deltas: bool = True) -> RecordReader:
         """Follow the run: its records with a seq greater than `after` (None: from its beginning), then what comes.
 
-        Ends behind the run's ending, and where it pauses. A slow or absent reader never holds up the run; a piece of text
-        that a reader was too slow for comes to it as part of the final `Message`.
+        Ends behind the run's ending, and where it pauses. A slow or absent reader never holds up the run; a piece of
+        text that a reader was too slow for comes to it as part of the final `Message`.
         """
         return RecordReader(self, self._start if after is None else after, deltas=deltas)
 

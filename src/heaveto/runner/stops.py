@@ -52,7 +52,7 @@ async def ask_to_stop_call(
     while True:
         async with log.still():
             call = log.state.calls.get(call_id)
-            if call is None or call.run_id != run_id or (call.settled is not None and not call.awaits_late_result):
+            if call is None or call.run_id != run_id or (call.settled is not None and not call.is_in_background):
                 return False
             if call.cancel is not None:
                 return True

@@ -65,7 +65,7 @@ async def fork_session(services: Services, log: SessionLog, key: SessionKey, *, 
 
 
 def _copied(services: Services, records: Sequence[Record]) -> Iterator[Record]:
-    """Yield the records with run ids of their own: those are unique in a store. The seqs stay: records refer to them."""
+    """Yield the records with run ids of their own: those are unique in a store. The seqs stay, which records refer to."""
     run_ids: dict[str, str] = {}
     for record in records:
         run_id = run_ids.setdefault(record.run_id, services.ids.record_id()) if record.run_id else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any
 
 from heaveto.agents.context import AgentContext
@@ -42,7 +43,7 @@ async def _execute(
     live: LiveRun, agent: LlmAgent, ctx: AgentContext, calls: Sequence[FunctionCall], *, step: Sequence[FunctionCall]
 ) -> None:
     ready: list[ToolOperation] = []
-    settled: list[Record] = []
+    settled: dict[str, list[Record]] = {}
     waiting: list[WaitingCall] = []
     for call in calls:
         verdict = await _Preparation(live, agent, ctx, call).verdict()
@@ -52,11 +53,14 @@ async def _execute(
             case WaitingCall():
                 waiting.append(verdict)
             case _:
-                settled.extend(verdict)
+                settled[call.call_id] = verdict
+    # Others were prepared meanwhile, and one of these may have been stopped.
+    staged = [record for call_id, records in settled.items() if not _has_outcome(live, call_id) for record in records]
+    waiting = [one for one in waiting if not _has_outcome(live, one.call_id)]
     if waiting:
-        settled.append(_asked_for(live, waiting))
-    if settled:
-        live.stage(*settled)
+        staged.append(_asked_for(live, waiting))
+    if staged:
+        live.stage(*staged)
         await live.flush()
     if ready:
         await _Group(live, _lanes(live, ready), step).run()
@@ -90,6 +94,8 @@ class _Preparation:
     async def verdict(self) -> ToolOperation | WaitingCall | list[Record]:
         """Return the operation to start, what the call waits for, or the settlement of one that is not executed."""
         known = self.known
+        if _has_outcome(self.live, self.call.call_id):
+            return []  # it was stopped before its turn
         if known is not None and known.phase == "started":
             return self._in_doubt()
         if known is not None and known.phase == "waiting":
@@ -129,14 +135,21 @@ class _Preparation:
         await self.live.flush()
         args = copy.deepcopy(operation.args)
         own, hooks = self.agent.before_tool_callbacks, self.live.services.app.hooks
+        given = None
+        operation.look()
+        if operation.stop_cause is not None:
+            return operation  # it was stopped, and is not started
         try:
-            given = await hooks.first("before_tool", own, operation.tool, args, operation.attempt.ctx)
+            with _UntilStopped(self.live, operation):
+                given = await hooks.first("before_tool", own, operation.tool, args, operation.attempt.ctx)
         except CallbackAnswerError:
             raise
         except Exception as error:  # noqa: BLE001 - treated as an error of the tool
             self.live.check()
             return await self._early(operation, await operation.refused(error))
         self.live.check()  # whatever the callback said: a stop came first (F153)
+        if operation.stop_cause is not None:
+            return operation
         if given is not None:
             return await self._early(operation, await operation.replaced(given))
         self.live.stage(*operation.state_changes())  # theirs, not the attempt's: no other one asks them again
@@ -209,6 +222,34 @@ class _Preparation:
         return [settle_call(self.live, self.call, "failed", {"error": error})]
 
 
+class _UntilStopped:
+    """A context out of which the stop of one call interrupts the current task; its run goes on behind it."""
+
+    def __init__(self, live: LiveRun, operation: ToolOperation) -> None:
+        self._live, self._operation = live, operation
+        self._interrupted = False
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._cancelling = task, task.cancelling()
+        self._unwatch = self._live.log.watch(self._look)
+
+    def _look(self) -> None:
+        self._operation.look()
+        is_stopped = self._operation.stop_cause is not None and self._live.stop_asked is None
+        if is_stopped and not self._interrupted:
+            self._interrupted = True
+            self._task.cancel()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._unwatch()
+        is_ours = self._interrupted and self._task.uncancel() <= self._cancelling
+        return is_ours and kind is asyncio.CancelledError
+
+
 def settle_call(
     live: LiveRun, call: FunctionCall, status: CallStatus, response: dict[str, Json] | None, cause: Cause | None = None
 ) -> CallSettled:
@@ -227,6 +268,12 @@ def unknown_call(live: LiveRun, call: FunctionCall, cause: Cause) -> CallSettled
     return settle_call(live, call, "unknown", put_out, cause)
 
 
+def _has_outcome(live: LiveRun, call_id: str) -> bool:
+    """Whether a call is settled. One whose message is not in the log yet is not."""
+    call = live.run.calls.get(call_id)
+    return call is not None and call.settled is not None
+
+
 # --- in which order -----------------------------------------------------------------------------------------------
 
 
@@ -240,6 +287,9 @@ class _Group:
         self._fails_all = live.config.on_call_error == "fail_all"
 
     async def run(self) -> None:
+        for operation in self.operations:
+            self.live.operations[operation.call_id] = operation
+            operation.look()
         if self._fails_all:
             self._fail_all()
         at_once = [lane for lane in self.lanes if self._enter_at_once(lane[0])]
@@ -254,11 +304,36 @@ class _Group:
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 self._look(done.intersection(followers))
+        except asyncio.CancelledError:
+            await self._end_with_agent()
+            raise
         finally:
             for follower in followers:
                 follower.cancel()
             for operation in self.operations:
                 operation.leave_line()
+
+    async def _end_with_agent(self) -> None:
+        """Stop what the agent has begun if it is stopped alone, such as an agent that works as a tool (F154).
+
+        Waits for that until the agent is interrupted once more.
+        """
+        if self.live.stop_asked is not None or self.live.stopping:
+            return  # the run's stop reaches all
+        cause = self._cause_of_agent()
+        for operation in self.operations:
+            operation.cut(cause)
+        await self._begin([operation for operation in self.operations if operation.task is None])
+        going_on = {operation.released for operation in self.operations if operation.task is not None}
+        if going_on:
+            await asyncio.wait(going_on)
+
+    def _cause_of_agent(self) -> Cause:
+        """Why the call is stopped that the agent works for; where it works for none, another part of the run failed."""
+        _, isolated, rest = self.operations[0].agent_ctx.branch.rpartition("@")
+        outer = self.live.operations.get(rest.split(".")[0]) if isolated else None
+        cause = outer.attempt.cancelled if isinstance(outer, ToolOperation) else None
+        return cause or "error"
 
     def _look(self, followers: set[asyncio.Future[None]]) -> None:
         for operation in self.operations:
@@ -312,9 +387,6 @@ class _Group:
         """
         if not operations:
             return []
-        for operation in operations:
-            self.live.operations[operation.call_id] = operation
-            operation.look()
 
         def records() -> list[Record]:
             return [record for operation in operations if (record := self._first_record(operation)) is not None]
@@ -332,6 +404,8 @@ class _Group:
 
     def _first_record(self, operation: ToolOperation) -> Record | None:
         operation.look()
+        if _has_outcome(self.live, operation.call_id):
+            return None
         cause = operation.stop_cause
         if cause is not None and self.live.stop_asked is None:
             if operation.in_doubt:

@@ -143,9 +143,13 @@ def as_tool(value: Tool | Callable[..., Any]) -> Tool:
     """Return a tool as it is, and a callable as a `FunctionTool`.
 
     Raises:
-        ToolDefinitionError: it is neither, or the callable cannot be used as a tool.
+        ToolDefinitionError: it is neither, the callable cannot be used as a tool, or what the tool declares about
+            further attempts does not fit together.
     """
     if isinstance(value, Tool):
+        if not isinstance(value, FunctionTool):  # that has looked at it itself
+            has_probe = value.replay == "probe" and type(value).probe is not Tool.probe
+            require_policy(value, has_probe, value.replay)
         return value
     if callable(value):
         return FunctionTool(value)
