@@ -183,4 +183,5 @@ def check_plans(records: list[Record]) -> None:
                 if isinstance(planned, RunCalls):
                     ids = [proposed.call_id for proposed in planned.calls]
                     assert len(set(ids)) == len(ids)
-                    assert all(run.calls[call_id].phase in ("proposed", "started") for call_id in ids)
+                    planned_calls = [run.calls[call_id] for call_id in ids]
+                    assert all(call.settled is None and not call.is_waiting for call in planned_calls)

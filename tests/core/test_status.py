@@ -30,7 +30,7 @@ RUN_TABLE = """
 new         queued  running     .       cancelling  .          .       .
 queued      .       running     .       cancelling  .          .       .
 running     .       running     paused  cancelling  completed  failed  cancelled
-paused      .       running     .       cancelling  .          failed  .
+paused      .       running     .       cancelling  .          failed  cancelled
 cancelling  .       cancelling  .       .           .          failed  cancelled
 completed   .       .           .       .           .          .       .
 cancelled   .       .           .       .           .          .       .

@@ -173,7 +173,7 @@ def test_a_setting_that_no_log_can_hold_is_refused_when_it_is_made(name: str) ->
 
 def test_settings_of_another_version_do_not_hold_up_a_message() -> None:
     """What a waiting message was sent with, and this version does not know or allow, is left out."""
-    config = RunConfig.of_settings({"busy_policy": "rollback", "later": 1, "max_llm_calls": 7})
+    config = RunConfig.of_settings({"busy_policy": "telepathy", "later": 1, "max_llm_calls": 7})
     assert config == RunConfig(max_llm_calls=7)
 
 

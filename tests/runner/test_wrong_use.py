@@ -297,7 +297,7 @@ async def test_a_bounded_loop_may_do_nothing(desk: MakeDesk) -> None:
     ("bad", "says"),
     [
         ({"new_message": 5}, "new_message must be a str, a part .* or a Content of parts; it is 5"),
-        ({"new_message": None}, "it is None"),
+        ({"new_message": None}, "pass new_message, or the run_id"),
         ({"new_message": ["hi"]}, r"it is \['hi'\]"),
         ({"new_message": Content("hi")}, "Content"),  # type: ignore[arg-type]
         ({"user_id": 5}, "user_id must be a str that is not empty; it is 5"),
