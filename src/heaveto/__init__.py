@@ -21,13 +21,24 @@ if TYPE_CHECKING:
     from heaveto.artifacts.in_store import StoreArtifacts
     from heaveto.core.project import project
     from heaveto.core.request import Generation, ModelRequest, Profile
-    from heaveto.errors import HeavetoError, InDoubtError, ModelError, RunCancelled, RunFailedError, ToolFatalError
+    from heaveto.errors import (
+        AnswerError,
+        HeavetoError,
+        InDoubtError,
+        ModelError,
+        RunCancelled,
+        RunFailedError,
+        RunPausedError,
+        ToolFatalError,
+    )
     from heaveto.events.contents import Blob, Content, FileRef, FunctionCall, Text, Thought
     from heaveto.events.records import (
+        Answered,
         CallSettled,
         CallStarted,
         Delta,
         Message,
+        Paused,
         Record,
         RunEnded,
         RunStarted,
@@ -37,7 +48,9 @@ if TYPE_CHECKING:
     )
     from heaveto.models.base import Model
     from heaveto.models.openai_chat import OpenAIChat
-    from heaveto.runner.app import App
+    from heaveto.runner.app import App, ResumabilityConfig
+    from heaveto.runner.calls import Question
+    from heaveto.runner.compaction import Compaction
     from heaveto.runner.config import RunConfig
     from heaveto.runner.hooks import Plugin, RunEnd
     from heaveto.runner.run import Run, RunStream
@@ -46,9 +59,10 @@ if TYPE_CHECKING:
     from heaveto.stores.memory import MemoryStore
     from heaveto.stores.sqlite import SqliteStore
     from heaveto.tools.artifacts import LoadArtifactTool
-    from heaveto.tools.base import Reply, Tool, ToolContext
+    from heaveto.tools.base import Confirmation, Hold, Reply, Tool, ToolContext
     from heaveto.tools.command import CommandTool, run_command
     from heaveto.tools.function import FunctionTool
+    from heaveto.tools.outside import ClientTool, LongRunningFunctionTool, RequestInputTool
     from heaveto.tools.retry import Retry
     from heaveto.tools.toolset import Toolset
 
@@ -64,19 +78,23 @@ _HOMES = {
     "heaveto.artifacts.files": ("FileArtifacts",),
     "heaveto.artifacts.in_store": ("StoreArtifacts",),
     "heaveto.errors": (
+        "AnswerError",
         "HeavetoError",
         "InDoubtError",
         "ModelError",
         "RunCancelled",
         "RunFailedError",
+        "RunPausedError",
         "ToolFatalError",
     ),
     "heaveto.events.contents": ("Blob", "Content", "FileRef", "FunctionCall", "Text", "Thought"),
     "heaveto.events.records": (
+        "Answered",
         "CallSettled",
         "CallStarted",
         "Delta",
         "Message",
+        "Paused",
         "Record",
         "RunEnded",
         "RunStarted",
@@ -86,7 +104,9 @@ _HOMES = {
     ),
     "heaveto.models.base": ("Model",),
     "heaveto.models.openai_chat": ("OpenAIChat",),
-    "heaveto.runner.app": ("App",),
+    "heaveto.runner.app": ("App", "ResumabilityConfig"),
+    "heaveto.runner.calls": ("Question",),
+    "heaveto.runner.compaction": ("Compaction",),
     "heaveto.runner.config": ("RunConfig",),
     "heaveto.runner.hooks": ("Plugin", "RunEnd"),
     "heaveto.runner.run": ("Run", "RunStream"),
@@ -95,9 +115,10 @@ _HOMES = {
     "heaveto.stores.memory": ("MemoryStore",),
     "heaveto.stores.sqlite": ("SqliteStore",),
     "heaveto.tools.artifacts": ("LoadArtifactTool",),
-    "heaveto.tools.base": ("Reply", "Tool", "ToolContext"),
+    "heaveto.tools.base": ("Confirmation", "Hold", "Reply", "Tool", "ToolContext"),
     "heaveto.tools.command": ("CommandTool", "run_command"),
     "heaveto.tools.function": ("FunctionTool",),
+    "heaveto.tools.outside": ("ClientTool", "LongRunningFunctionTool", "RequestInputTool"),
     "heaveto.tools.retry": ("Retry",),
     "heaveto.tools.toolset": ("Toolset",),
 }
@@ -111,6 +132,8 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "OpenAIChat", "App", "RunConfig", "Plugin", "RunEnd", "Run", "RunStream", "Runner", "Store", "MemoryStore",
     "SqliteStore", "Tool", "ToolContext", "FunctionTool", "ArtifactService", "FileArtifacts", "StoreArtifacts",
     "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
+    "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction", "Confirmation",
+    "Hold", "ClientTool", "LongRunningFunctionTool", "RequestInputTool",
 ]  # fmt: skip
 
 

@@ -42,6 +42,7 @@ from heaveto.events.records import (
     Message,
     Operation,
     Paused,
+    PauseRequested,
     Queued,
     Record,
     Rewound,
@@ -104,6 +105,7 @@ SAMPLES: tuple[Record, ...] = (
         state_delta={"lang": "en"},
     ),
     CancelRequested(**BASE, cause="user", by="ann", reason="enough"),
+    PauseRequested(**BASE, at="after_turn", by="ann", reason="a look first"),
     RunStarted(
         **BASE,
         input=Content.of("hello"),
