@@ -17,7 +17,7 @@ from heaveto.errors import (
     UnknownCallError,
 )
 from heaveto.events.contents import FunctionResponse, Json
-from heaveto.events.records import Answered, WaitingCall
+from heaveto.events.records import Answered, Paused, WaitingCall
 
 CONFIRMATION_SUFFIX = ":confirmation"
 """A confirmation may be answered by the id of its call, or by that id and this."""
@@ -63,11 +63,11 @@ def _is_news(state: SessionState, given: Given, now: float) -> bool:
     call = state.calls.get(given.call_id)
     if call is None:
         return _is_old_news(state, given)
+    if call.answer is not None:
+        return _is_repeat(given, call.answer)
     asked = call.question
     if asked is None:
         raise NotWaitingError(given.call_id, f"it is {call.phase}, and asks nothing")
-    if call.answer is not None:
-        return _is_repeat(given, call.answer)
     if call.cancel is not None:
         raise NotWaitingError(given.call_id, "it was stopped")
     if asked.deadline is not None and asked.deadline <= now and not given.expired:
@@ -78,11 +78,20 @@ def _is_news(state: SessionState, given: Given, now: float) -> bool:
 
 def _is_old_news(state: SessionState, given: Given) -> bool:
     """An answer to a call that is closed: a repeat of the one that counted is harmless."""
-    for record in reversed(state.records):
-        if isinstance(record, Answered) and record.call_id == given.call_id:
-            return _is_repeat(given, record)
+    first = _first_answer(state, given.call_id)
+    if first is not None:
+        return _is_repeat(given, first)
     open_calls = tuple(call.call.call_id for call in state.calls.values() if call.is_waiting)
     raise UnknownCallError("of this session", given.call_id, open_calls)
+
+
+def _first_answer(state: SessionState, call_id: str) -> Answered | None:
+    """Return the answer that counted for the last question of a call."""
+    call = state.calls.get(call_id)
+    if call is not None:
+        return call.answer
+    answers = (record for record in reversed(state.records) if isinstance(record, Answered))
+    return next((record for record in answers if record.call_id == call_id), None)
 
 
 def _is_repeat(given: Given, first: Answered) -> bool:
@@ -101,14 +110,14 @@ def _check_kind(given: Given, asked: WaitingCall) -> None:
         raise AnswerKindError(given.call_id, given.decision, asked.kind)
     if given.decision == "value" and is_confirmation:
         raise AnswerKindError(given.call_id, given.decision, asked.kind)
-    if given.decision == "value":
+    if not is_confirmation and given.decision in ("value", "result"):
         problem = answer_problem(given.value, asked.schema)
         if problem is not None:
             raise AnswerInvalidError(given.call_id, problem)
 
 
 def answer_problem(value: Json, schema: dict[str, Json] | None) -> str | None:
-    """Return where a value does not fit a JSON schema, or None if it does."""
+    """Return where a value does not fit a JSON schema, or None if it does. Nothing fits a schema that is none."""
     if schema is None:
         return None
     from jsonschema import ValidationError, validate
@@ -117,6 +126,20 @@ def answer_problem(value: Json, schema: dict[str, Json] | None) -> str | None:
         validate(value, schema)
     except ValidationError as error:
         return f"{error.json_path}: {error.message}"
+    except Exception as error:  # noqa: BLE001 - an edge: the schema is the tool author's; a bad one raises anything
+        return f"its schema cannot be used: {type(error).__name__}: {error}"
+    return None
+
+
+def last_question(state: SessionState, call_id: str) -> WaitingCall | None:
+    """Return what a call asks, or what it asked last; None if it never did."""
+    call = state.calls.get(call_id)
+    if call is not None and call.question is not None:
+        return call.question
+    for record in reversed(state.records):
+        for waiting in record.waiting if isinstance(record, Paused) else ():
+            if waiting.call_id == call_id:
+                return waiting
     return None
 
 
@@ -128,10 +151,11 @@ def given_by_response(state: SessionState, response: FunctionResponse, *, by: st
 
     Raises:
         AnswerKindError: a result for a call that wants a confirmation.
+        AnswerInvalidError: edited arguments that are none.
     """
     call_id = response.call_id.removesuffix(CONFIRMATION_SUFFIX)
-    call, told = state.calls.get(call_id), response.response
-    kind = call.question.kind if call is not None and call.question is not None else None
+    asked, told = last_question(state, call_id), response.response
+    kind = asked.kind if asked is not None else None
     if isinstance(told.get("confirmed"), bool) and kind in ("confirmation", "operator", None):
         if told["confirmed"]:
             return Given(call_id, "approve", told.get("payload"), told.get("args"), by)

@@ -121,6 +121,10 @@ class App:
 
     def missing(self, run: RunState) -> tuple[str, ...]:
         """Return what a run needs in order to go on and this app does not have: agents and tools, by name."""
+    def find_agent(self, path: str) -> BaseAgent | None:
+        """Return the agent at a path, also one that works as a tool or below it; None if it is not there any more."""
+        return next((agent for root in self._trees for agent in root.walk() if agent.path == path), None)
+
         missing: list[str] = []
         agents = {agent.name: agent for root in self._trees for agent in root.walk()}
         for name in (run.agent.rpartition("/")[2], *(agent for _, agent in run.checkpoints)):

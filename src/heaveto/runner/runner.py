@@ -21,9 +21,9 @@ from heaveto.agents.llm import LlmAgent
 from heaveto.artifacts.base import ArtifactService
 from heaveto.artifacts.in_store import StoreArtifacts
 from heaveto.clock import Clock, SystemClock
-from heaveto.core.answers import CONFIRMATION_SUFFIX, Decision, Given, given_by_response
+from heaveto.core.answers import CONFIRMATION_SUFFIX, Decision, Given, given_by_response, last_question
 from heaveto.core.close import Ending, report_since
-from heaveto.core.fold import CallState, RunState
+from heaveto.core.fold import RunState
 from heaveto.core.gate import GateState
 from heaveto.errors import (
     AgentTreeChangedError,
@@ -60,6 +60,7 @@ from heaveto.events.records import (
     SessionKey,
     StopReport,
     StopScope,
+    WaitingCall,
 )
 from heaveto.ids import IdSource, SystemIds
 from heaveto.models.base import Model
@@ -403,9 +404,9 @@ class Runner:
         call = lane.log.state.calls.get(call_id)
         if call is not None and call.run_id != run_id:
             raise UnknownCallError(run_id, call_id, ())
-        if args is not None and call is not None:
-            self._check_edited(lane, call, args)
-        kind = call.question.kind if call is not None and call.question is not None else None
+        asked = last_question(lane.log.state, call_id)
+        self._check_edited(asked, args)
+        kind = asked.kind if asked is not None else None
         if call is not None and call.is_waiting:
             self._require_tree(lane.log.state.run(run_id))
         wants_yes = kind in ("confirmation", "operator") or args is not None
@@ -420,15 +421,15 @@ class Runner:
         if missing:
             raise AgentTreeChangedError(run.run_id, missing)
 
-    def _check_edited(self, lane: Lane, call: CallState, args: Mapping[str, Json]) -> None:
+    def _check_edited(self, asked: WaitingCall | None, args: Mapping[str, Json] | None) -> None:
         """Edited arguments are validated like the model's, before the answer counts."""
-        agent = self.app.agents.get(call.agent)
-        tool = agent.toolbox.get(call.call.name) if isinstance(agent, LlmAgent) else None
-        if tool is not None:
-            try:
-                tool.bind(dict(args))
-            except ToolArgumentsError as error:
-                raise AnswerInvalidError(call.call.call_id, f"args: {error}") from error
+        agent = self.app.find_agent(asked.path) if asked is not None else None
+        if asked is None or args is None or not isinstance(agent, LlmAgent) or asked.name not in agent.toolbox:
+            return
+        try:
+            agent.toolbox[asked.name].bind(dict(args))
+        except ToolArgumentsError as error:
+            raise AnswerInvalidError(asked.call_id, f"args: {error}") from error
 
     async def _answer_by_message(self, key: SessionKey, content: Content, run_id: str | None) -> Run:
         """Take a message of function responses as answers; the handle is that of their run, from here on."""
@@ -441,17 +442,19 @@ class Runner:
         if not all(response.call_id for response in responses):
             raise MixedAnswerError("an answer has no call id; set the id of the function call that it answers")
         state = lane.log.state
-        given = [given_by_response(state, response, by="") for response in responses]
+        given = [given_by_response(state, response, by=key.user) for response in responses]
         runs = {state.calls[one.call_id].run_id for one in given if one.call_id in state.calls}
         if len(runs) > 1:
             raise MixedAnswerError(f"the answers are for several runs: {', '.join(sorted(runs))}; send them apart")
+        if run_id is not None and runs and run_id not in runs:
+            raise MixedAnswerError(f"the answers are for run {', '.join(runs)}, not for run {run_id}")
+        for answer in given:
+            self._check_edited(last_question(state, answer.call_id), answer.args)
         for one in runs:
             self._require_tree(state.run(one))
         position = state.last_seq
         standing = await CallDesk(self._services, lane.log).answer(given)
         found = next(iter(runs), standing[0].run_id)
-        if run_id is not None and run_id != found:
-            raise MixedAnswerError(f"the answers are for run {found}, not for run {run_id}")
         return Run(lane, found, self._stop, ticket=lane.ticket_of(found), start=position)
 
     async def resume(self, run_id: str) -> Run:
