@@ -44,7 +44,7 @@ def check_promises(
         seen: what readers were given.
         executions: how often tools began their work, by call id; None where nobody counted.
         told: the run ids that end hooks were told, once for each time; None where nobody listened.
-        open_runs: how many runs may be started and not ended.
+        open_runs: how many runs may be started and not ended, besides those that wait for answers.
     """
     problems: list[str] = [
         *_numbering(records),
@@ -87,6 +87,7 @@ def _runs(records: Sequence[Record], open_runs: int) -> Iterator[str]:
     current: str | None = None
     ended: dict[str, int] = {}
     stopped: set[str] = set()
+    paused: set[str] = set()
     attempts: dict[str, int] = {}
     late = _LateRecords()
     for record in records:
@@ -101,12 +102,16 @@ def _runs(records: Sequence[Record], open_runs: int) -> Iterator[str]:
             if record.attempt > 1 and record.run_id in stopped:
                 yield f"run {record.run_id} was continued at {record.seq}, and had been asked to stop"
             current, attempts[record.run_id] = record.run_id, record.attempt
+            paused.discard(record.run_id)
+        elif isinstance(record, Paused) and not record.held:
+            paused.add(record.run_id)
+            current = None if current == record.run_id else current
         elif isinstance(record, CancelRequested) and not record.call_id:
             stopped.add(record.run_id)
         elif isinstance(record, RunEnded):
             ended.setdefault(record.run_id, record.seq)
             current = None if current == record.run_id else current
-    unended = set(attempts) - set(ended)
+    unended = set(attempts) - set(ended) - paused
     if len(unended) > open_runs:
         yield f"runs without an ending: {sorted(unended)}"
 
@@ -149,6 +154,10 @@ class _Call:
     run_id: str
     starts: list[CallStarted] = field(default_factory=list[CallStarted])
     settlements: list[CallSettled] = field(default_factory=list[CallSettled])
+    approvals: list[int] = field(default_factory=list[int])
+    """The seqs of the answers that let it be executed, once more where it had asked for that itself."""
+    has_asked: bool = False
+    """It was executed in order to ask whether it may be."""
 
     def __str__(self) -> str:
         return f"call {self.call.name} {self.call.call_id[-6:]}"
@@ -166,6 +175,12 @@ def _calls(records: Sequence[Record], executions: Mapping[str, int] | None) -> I
             calls[record.call_id].starts.append(record)
         elif isinstance(record, CallSettled) and record.call_id in calls:
             calls[record.call_id].settlements.append(record)
+        elif isinstance(record, Answered) and record.call_id in calls and record.decision == "approve":
+            calls[record.call_id].approvals.append(record.seq)
+        elif isinstance(record, Paused):
+            for waiting in record.waiting:
+                if waiting.kind == "confirmation" and waiting.call_id in calls and calls[waiting.call_id].starts:
+                    calls[waiting.call_id].has_asked = True
     ended = {record.run_id for record in records if isinstance(record, RunEnded)}
     for call_id, known in calls.items():
         times = None if executions is None else executions.get(call_id, 0)
@@ -183,8 +198,8 @@ def _attempts(call: _Call, executions: int | None) -> Iterator[str]:
         yield f"{call} has the attempts {[start.attempt for start in call.starts]}"
     if len({start.idempotency_key for start in call.starts}) > 1:
         yield f"{call} has several idempotency keys: {[start.idempotency_key for start in call.starts]}"
-    for start in call.starts[:-1]:
-        if start.replay == "never":
+    for start, again in pairwise(call.starts):
+        if start.replay == "never" and not any(start.seq < seq < again.seq for seq in call.approvals):
             yield f"{call} was started again after attempt {start.attempt}, and must never be"
     over = next((settled.seq for settled in call.settlements if settled.status != "detached"), None)
     for start in call.starts:
@@ -209,7 +224,7 @@ def _settlements(call: _Call, executions: int | None) -> Iterator[str]:
         yield f"{call} was started and is said not to be"
     if first.status in ("cancelled", "unknown", "detached") and not call.starts:
         yield f"{call} was never started and is said to be {first.status}"
-    if executions and first.status in ("not_started", "denied"):
+    if executions and first.status in ("not_started", "denied") and not call.has_asked:
         yield f"{call} was executed and is said to be {first.status}"
 
 
