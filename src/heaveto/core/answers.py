@@ -65,10 +65,10 @@ def _is_news(state: SessionState, given: Given, now: float) -> bool:
         return _is_old_news(state, given)
     if call.answer is not None:
         return _is_repeat(given, call.answer)
-    asked = call.question
+    asked, run = call.question, state.run(call.run_id)
     if asked is None:
         raise NotWaitingError(given.call_id, f"it is {call.phase}, and asks nothing")
-    if call.cancel is not None:
+    if call.cancel is not None or (run.cancel is not None and run.ended is None):
         raise NotWaitingError(given.call_id, "it was stopped")
     if asked.deadline is not None and asked.deadline <= now and not given.expired:
         raise AnswerExpiredError(given.call_id, asked.deadline)
@@ -158,7 +158,10 @@ def given_by_response(state: SessionState, response: FunctionResponse, *, by: st
     kind = asked.kind if asked is not None else None
     if isinstance(told.get("confirmed"), bool) and kind in ("confirmation", "operator", None):
         if told["confirmed"]:
-            return Given(call_id, "approve", told.get("payload"), told.get("args"), by)
+            args = told.get("args")
+            if args is not None and not isinstance(args, dict):
+                raise AnswerInvalidError(call_id, "args: edited arguments are an object")
+            return Given(call_id, "approve", told.get("payload"), args, by)
         return Given(call_id, "deny", told.get("reason", told.get("payload")), by=by)
     if kind in ("confirmation", "operator"):
         raise AnswerKindError(call_id, "result", kind)

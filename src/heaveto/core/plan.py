@@ -47,8 +47,8 @@ Step: TypeAlias = CallModel | RunCalls | Wait | HandOver | Finish
 def plan_step(run: RunState, agent: str, branch: str) -> Step:
     """Return the next step of an agent, from what its run's log says since the agent was entered.
 
-    Asked where no call of the agent is under way in this process: what was started and is not settled is in doubt,
-    unless it is an agent that works as a tool, and one of its own calls waits.
+    Asked where no call of the agent is under way in this process: what was started and is not settled is in doubt, also
+    where it asked something while it worked; unless it is an agent that works as a tool, and one of its own calls waits.
     """
     thread = run.threads.get((branch, agent))
     if thread is None or thread.last is None:
@@ -80,7 +80,9 @@ def plan_answer(run: RunState, answer: Message) -> Step:
 
 
 def _waits(run: RunState, call: CallState) -> bool:
-    return call.is_waiting or run.waits_within(f"{call.branch}@{call.call.call_id}")
+    """Whether a call holds its agent up. One that was started and asked something did so in a process that is gone."""
+    asks = call.is_waiting and call.phase == "waiting"
+    return asks or run.waits_within(f"{call.branch}@{call.call.call_id}")
 
 
 def _is_steered(run: RunState, answer: Message) -> bool:
