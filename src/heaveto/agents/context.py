@@ -28,6 +28,8 @@ class RunHost(Protocol):
     def run(self) -> RunState: ...
     @property
     def session(self) -> SessionState: ...
+    @property
+    def is_resuming(self) -> bool: ...
     def stamp(self) -> tuple[str, float]: ...
     def check(self) -> None: ...
     async def pauses(self, at: PausePoint) -> bool: ...
@@ -72,12 +74,12 @@ class AgentContext:
 
     @property
     def resumed_from(self) -> AgentCheckpoint | None:
-        """The checkpoint to go on from, if a crash cut this agent's part off; None where it begins.
+        """The checkpoint to go on from, if a crash or a pause cut this agent's part off; None where it begins.
 
         Look at it before the first `checkpoint`, and pass its `seq` to `run_agent` as `since`.
         """
         last = self.host.run.checkpoints.get((self.branch, self.agent.name))
-        if last is None or last.end_of_agent or self.host.run.attempt == 1:
+        if last is None or last.end_of_agent or not self.host.is_resuming:
             return None
         return last
 

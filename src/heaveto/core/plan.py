@@ -48,7 +48,7 @@ def plan_step(run: RunState, agent: str, branch: str) -> Step:
     """Return the next step of an agent, from what its run's log says since the agent was entered.
 
     Asked where no call of the agent is under way in this process: what was started and is not settled is in doubt, also
-    where it asked something while it worked; unless it is an agent that works as a tool, and one of its own calls waits.
+    where it has asked something; unless it is an agent that works as a tool, and one of its own calls waits.
     """
     thread = run.threads.get((branch, agent))
     if thread is None or thread.last is None:

@@ -32,7 +32,8 @@ class AgentHost(LiveRun):
             said = await hooks.first("before_run", (), ctx)
             self.check()
         if said is None:
-            if not await self.enter(agent, "", self.run.started_seq if self.is_resuming else None):
+            self.is_held = not await self.enter(agent, "", self.run.started_seq if self.is_resuming else None)
+            if self.is_held:
                 return
         else:
             await ctx.say(*said.parts)
@@ -102,7 +103,7 @@ class AgentHost(LiveRun):
         Raises:
             CallWaits: calls of it wait for answers.
         """
-        since = self._task_given(branch) if self.run.attempt > 1 else 0
+        since = self._task_given(branch) if self.is_resuming else 0
         if not since:
             record_id, time = self.stamp()
             self.stage(

@@ -96,7 +96,8 @@ class LiveRun:
         task: the agents' work.
         stopping: the work is being stopped: what ends now ends because of it.
         sealing: the ending is decided; what comes now is a late result.
-        is_resuming: the work goes on with what a dead process left.
+        is_resuming: the work goes on with what was begun before: by a dead process, or before a pause.
+        is_held: the agents have returned without being done, because something waits.
         finished: set when the ending is durable, or this process gave the run up.
     """
 
@@ -112,7 +113,7 @@ class LiveRun:
         self._signals = self.run.signal_seq
         self.error: BaseException | None = None
         self.task: asyncio.Task[None] | None = None
-        self.is_resuming = False
+        self.is_resuming = self.is_held = False
         self.stopping = False
         self.sealing = False
         self.finished = asyncio.Event()

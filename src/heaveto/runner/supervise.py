@@ -41,9 +41,9 @@ async def carry(live: AgentHost, agent: BaseAgent) -> RunEnded | Paused:
         while True:
             live.task = work = asyncio.create_task(live.work(agent), name=f"heaveto run {live.run_id}")
             ending = await _watch_over(live, work)
-            if ending.outcome == "completed" and live.run.waiting and not _may_pause(live):
-                ending = _failed(live.error or RuntimeError())
-            waits = ending.outcome == "completed" and bool(live.run.waiting)
+            waits = ending.outcome == "completed" and (live.is_held or bool(live.run.waiting))
+            if waits and live.run.waiting and not _may_pause(live):
+                waits, ending = False, _failed(live.error or RuntimeError())
             ended = await _pause(live) if waits else await _close(live, ending)
             if ended is not None:
                 await _tell_ending(live)
@@ -175,7 +175,8 @@ async def _pause(live: LiveRun) -> Paused | RunEnded | None:
     while live.stop_asked is None and live.run.ended is None:
         await live.log.settle()
         waiting = tuple(call.question for call in live.run.waiting if call.question is not None)
-        if not waiting:
+        if not waiting:  # the last answer came after the agents had seen that it was missing
+            live.is_resuming = True
             return None
         staged = live.journal.take()
         live.sealing = True
