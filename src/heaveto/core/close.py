@@ -87,7 +87,7 @@ def close_run(
         operations.append(_operation(call, known, at_work))
         if known is None or (known.status == "detached" and at_work == "stopped"):
             late = known is not None
-            if declined is not None and call.phase == "waiting" and not call.attempt:
+            if declined is not None and call.is_waiting and not call.attempt:
                 records.append(_decline(call, run.run_id, declined, stamp))
                 continue
             records.append(_settle(call, run.run_id, _status(call, at_work), ending, stamp, put_out.get(call_id), late))

@@ -6,10 +6,10 @@ import asyncio
 
 from heaveto.core.close import Ending, close_run
 from heaveto.core.reopen import reopen_run
-from heaveto.core.rewind import not_undone
+from heaveto.core.rewind import rewind
 from heaveto.errors import AgentTreeChangedError, LogMovedError, RunCancelled, RunnerClosedError, SessionWaitingError
 from heaveto.events.contents import Content, text_of
-from heaveto.events.records import Record, Rewound, RunStarted, StateChanged, Trigger
+from heaveto.events.records import Record, RunStarted, StateChanged, Trigger
 from heaveto.runner.failure import info_of
 from heaveto.runner.hooks import ask
 from heaveto.runner.host import AgentHost
@@ -89,14 +89,15 @@ async def _opening(live: AgentHost, ticket: Ticket) -> list[Record]:
         live.error = error
         ending = Ending("failed", error=info_of(error))
         return close_run(run, ending, stamp=live.services.stamp)
+    declined = _declined(live, ticket, content)
     return [
-        *_declined(live, ticket, content),
-        *_rolled_back(live, ticket),
+        *declined,
+        *_rolled_back(live, ticket, {record.run_id for record in declined}),
         *_started(live, ticket, content),
     ]
 
 
-def _rolled_back(live: AgentHost, ticket: Ticket) -> list[Record]:
+def _rolled_back(live: AgentHost, ticket: Ticket, declined: set[str]) -> list[Record]:
     """Take the runs back that this message interrupted, if it wants that: as if they had not been (`rollback`)."""
     if ticket.config.busy_policy != "rollback":
         return []
@@ -110,9 +111,7 @@ def _rolled_back(live: AgentHost, ticket: Ticket) -> list[Record]:
     ]
     if not undone:
         return []
-    to = min(undone) - 1
-    record_id, time = live.services.stamp()
-    return [Rewound(id=record_id, time=time, run_id=ticket.run_id, to=to, not_undone=not_undone(state.records, to))]
+    return rewind(state, min(undone) - 1, stamp=live.stamp, run_id=ticket.run_id, closed=declined)
 
 
 def _declined(live: AgentHost, ticket: Ticket, content: Content) -> list[Record]:
@@ -121,7 +120,7 @@ def _declined(live: AgentHost, ticket: Ticket, content: Content) -> list[Record]
     Raises:
         SessionWaitingError: the message does not want to pass a run that waits.
     """
-    paused = list(live.log.state.paused.values())
+    paused = [run for run in live.log.state.paused.values() if run.waiting]  # others have their answers, and go on
     if not paused or ticket.trigger != "message" or ticket.config.on_text == "keep":
         return []
     if ticket.config.on_text == "reject":

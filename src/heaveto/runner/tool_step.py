@@ -213,7 +213,13 @@ class _Preparation:
         bound = self._bound(tool, args) if tool is not None else ""
         if recovery == "unknown" or tool is None or isinstance(bound, str):
             return [unknown_call(self.live, self.call, "crash")]
-        return ToolOperation(self.live, self.agent, self.ctx, self.call, tool, bound, args, probe=recovery == "probe")
+        answer = self.known.answer
+        was_approved = answer is not None and answer.decision == "approve"
+        return ToolOperation(
+            self.live, self.agent, self.ctx, self.call, tool, bound, args, probe=recovery == "probe",
+            confirmation=Confirmation(answer.by, answer.value) if answer is not None and was_approved else None,
+            edited=was_approved and args != self.call.args,
+        )  # fmt: skip
 
     def _refused(self, why: str) -> list[Record]:
         return self._failed(f"{why} The call was not executed.")
