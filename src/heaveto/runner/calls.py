@@ -11,9 +11,9 @@ from heaveto.core.answers import Given, check_answers
 from heaveto.core.fold import CallState, SessionState
 from heaveto.errors import GuardTakenError, LogMovedError, UnknownCallError
 from heaveto.events.contents import Json
-from heaveto.events.records import Answered, CallSettled, Cause, WaitingKind
+from heaveto.events.records import Answered, CallSettled, Cause, Record, WaitingKind
 from heaveto.runner.config import RunConfig
-from heaveto.runner.late import record_late
+from heaveto.runner.late import waking_of
 from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services
 from heaveto.runner.stops import ask_to_stop_call, carried_run
@@ -122,19 +122,21 @@ class CallDesk:
         while True:
             async with self._log.still():
                 fresh = check_answers(self._log.state, given, now=self._services.clock.time())
-                records = [self._answered(answer) for answer in fresh]
+                answers = [self._answered(answer) for answer in fresh]
                 try:
-                    if records:
-                        await self._append_answers(records)
+                    if answers:
+                        await self._append_answers(answers)
                 except (LogMovedError, GuardTakenError):
                     await self._log.refresh()
                     continue
-            await self._bring_home(records)
+            if self._log.state.paused or self._log.state.queue:
+                self._services.kick(self._log.key)
             return [self._standing(answer) for answer in given]
 
-    async def _append_answers(self, records: Sequence[Answered]) -> None:
-        first = self._log.state.calls[records[0].call_id]
-        guard = Guard(f"answer:{records[0].call_id}:{first.question_seq}", records[0].id)
+    async def _append_answers(self, answers: Sequence[Answered]) -> None:
+        first = self._log.state.calls[answers[0].call_id]
+        guard = Guard(f"answer:{answers[0].call_id}:{first.question_seq}", answers[0].id)
+        records = [record for answer in answers for record in (answer, *self._brought_home(answer))]
         await self._log.append(records, token=None, expect=self._log.state.last_seq, guard=guard)
 
     def _answered(self, given: Given) -> Answered:
@@ -151,25 +153,20 @@ class CallDesk:
                 return record
         raise self._unknown("", given.call_id)
 
-    async def _bring_home(self, answers: Sequence[Answered]) -> None:
-        """Settle calls of long-running work that were answered for now, and whose outcome has come."""
-        wakes = False
-        for answer in answers:
-            call = self._log.state.calls.get(answer.call_id)
-            if call is None or not call.is_in_background or call.question is None:
-                continue
-            if call.question.kind == "long_running":
-                record_id, time = self._services.stamp()
-                failed = answer.decision == "deny"
-                settled = CallSettled(
-                    id=record_id, time=time, run_id=call.run_id, call_id=answer.call_id, name=call.call.name,
-                    status="failed" if failed else "succeeded", late=True,
-                    response={"error": str(answer.value)} if failed else to_response(answer.value),
-                    cause="expired" if answer.expired else None,
-                )  # fmt: skip
-                wakes = await record_late(self._services, self._log, settled) or wakes
-        if wakes or self._log.state.paused:
-            self._services.kick(self._log.key)
+    def _brought_home(self, answer: Answered) -> list[Record]:
+        """Return the outcome of long-running work that was answered for now: recorded in the same append (P8)."""
+        call = self._log.state.calls[answer.call_id]
+        if not call.is_in_background or call.question is None or call.question.kind != "long_running":
+            return []
+        record_id, time = self._services.stamp()
+        failed = answer.decision == "deny"
+        settled = CallSettled(
+            id=record_id, time=time, run_id=call.run_id, call_id=answer.call_id, name=call.call.name,
+            status="failed" if failed else "succeeded", late=True,
+            response={"error": str(answer.value)} if failed else to_response(answer.value),
+            cause="expired" if answer.expired else None,
+        )  # fmt: skip
+        return [settled, *waking_of(self._services, self._log.state, settled)]
 
     async def expire(self) -> None:
         """Take the defaults of waiting calls whose time has passed as their answers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from heaveto.core.fold import SessionState
 from heaveto.core.notes import background_note
 from heaveto.errors import GuardTakenError, LogMovedError, StoreError
 from heaveto.events.contents import Content
@@ -57,18 +58,25 @@ async def _record(services: Services, log: SessionLog, settled: CallSettled, mor
                 return False
             if call.settled.status == settled.status == "unknown":
                 return False  # that is known
-            is_stopped = settled.status == "cancelled" or call.cancel is not None
-            wakes = call.is_in_background and not is_stopped and log.state.run(call.run_id).ended
-            batch = [settled, *more, *([_waking(services, settled)] if wakes else [])]
+            waking = waking_of(services, log.state, settled)
             try:
-                await log.append(batch, token=None, expect=log.state.last_seq, guard=guard)
+                await log.append([settled, *more, *waking], token=None, expect=log.state.last_seq, guard=guard)
             except LogMovedError:
                 await log.refresh()
             except GuardTakenError:
                 logger.debug("call %s was settled late before", settled.call_id)
                 return False
             else:
-                return bool(wakes)
+                return bool(waking)
+
+
+def waking_of(services: Services, state: SessionState, settled: CallSettled) -> list[Record]:
+    """Return what begins a run of its own, where the run of a call in the background has ended before it."""
+    call = state.calls[settled.call_id]
+    is_stopped = settled.status == "cancelled" or call.cancel is not None
+    if not call.is_in_background or is_stopped or state.run(call.run_id).ended is None:
+        return []
+    return [_waking(services, settled)]
 
 
 def _waking(services: Services, settled: CallSettled) -> Queued:
