@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 from tests.runner.desk import Desk
 from tests.runner.waiting import (
-    GOES_ON, Counted, MakeDesk, Medium, Shelf, answer, attempts, of, paused, question, reply, response, statuses,
+    GOES_ON,
+    Counted,
+    MakeDesk,
+    Medium,
+    Shelf,
+    answer,
+    attempts,
+    of,
+    paused,
+    question,
+    reply,
+    response,
+    statuses,
 )  # fmt: skip
 
 from heaveto import Answered, CallStarted, FunctionTool, Hold, Paused, Tool, ToolContext
