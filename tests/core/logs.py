@@ -7,12 +7,14 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from heaveto.core.answers import Decision
 from heaveto.core.close import Ending, Work, close_run
 from heaveto.core.fold import SessionState
 from heaveto.core.project import project
 from heaveto.core.request import ModelRequest, Profile, Turn, Turns
 from heaveto.events.contents import Content, FunctionCall, Part, Text
 from heaveto.events.records import (
+    Answered,
     CallSettled,
     CallStarted,
     CallStatus,
@@ -24,6 +26,7 @@ from heaveto.events.records import (
     Record,
     RunEnded,
     RunStarted,
+    Trigger,
     WaitingCall,
 )
 from heaveto.testing.request_check import find_breach
@@ -78,6 +81,21 @@ class Log:
 
     def pause(self, run_id: str, *waiting: WaitingCall) -> Paused:
         return self.add(Paused, run_id=run_id, waiting=waiting)
+
+    def pause_held(self, run_id: str, *waiting: WaitingCall) -> Paused:
+        """Let calls wait while their run goes on."""
+        return self.add(Paused, run_id=run_id, waiting=waiting, held=True)
+
+    def answer(self, run_id: str, call_id: str, decision: Decision = "approve", **more: Any) -> Answered:
+        return self.add(Answered, run_id=run_id, call_id=call_id, decision=decision, **more)
+
+    def go_on(self, run_id: str, trigger: Trigger = "answer") -> RunStarted:
+        """Begin the next attempt of a run."""
+        run = self.state.run(run_id)
+        return self.run(run_id, run.input, attempt=run.attempt + 1, trigger=trigger)
+
+    def stop_call(self, run_id: str, call_id: str, cause: Cause = "user") -> CancelRequested:
+        return self.add(CancelRequested, run_id=run_id, call_id=call_id, cause=cause)
 
     def end(self, run_id: str) -> None:
         self.add(RunEnded, run_id=run_id, outcome="completed")
