@@ -104,7 +104,7 @@ async def test_a_denied_call_is_never_executed(desk: MakeDesk, store: Store) -> 
 
 
 async def test_edited_arguments_are_executed_recorded_and_told(desk: MakeDesk, store: Store) -> None:
-    """Proposed, decided and effective arguments are three records, and the model is told which were used (F98, F142)."""
+    """Proposed, decided and effective arguments are three records; the model is told which were used (F98, F142)."""
     pay = Counted("paid")
     at = desk(call("pay", order=7), say("Paid 8."), store=store, tools=[gated(pay)])
     run = await paused(at)
@@ -272,7 +272,7 @@ async def test_a_result_may_be_given_instead(desk: MakeDesk) -> None:
 
 @pytest.mark.parametrize("medium", BOTH)
 async def test_a_question_outlives_its_process(desk: MakeDesk, medium: Medium, tmp_path: Path) -> None:
-    """It is listed and answered by id after a restart, from the store alone, and the run goes on there (F87, F102, F103)."""
+    """After a restart it is listed and answered by id, from the store alone, and the run goes on (F87, F102, F103)."""
     shelf, first_pay, pay = Shelf(medium, tmp_path), Counted(), Counted("paid")
     first: Desk = desk(call("pay", order=7), store=shelf.store(), tools=[gated(first_pay)])
     run = await paused(first)
