@@ -174,7 +174,7 @@ async def test_another_answer_after_the_first_is_a_conflict(desk: MakeDesk, stor
 
 
 async def test_the_same_answer_again_is_harmless(desk: MakeDesk, store: Store) -> None:
-    """While the run goes on, when its call is settled and when it has ended: nothing is written, nothing is run (F88)."""
+    """While the run goes on, when its call is settled, when it has ended: nothing is written or run (F88)."""
     pay, then = Counted("paid"), gate()
     at = desk(call("pay", order=1), (then, say("ok")), store=store, tools=[gated(pay)])
     run = await paused(at)
@@ -219,7 +219,7 @@ async def test_of_many_workers_that_answer_at_once_one_counts(desk: MakeDesk, me
     others = [desk(say("ok"), store=shelf.store(), tools=[gated(pay)]) for _ in range(3)]
     asked = await question(first)
     given = await asyncio.gather(*(one.runner.answer(run.run_id, asked.call_id) for one in others))
-    assert len(set(one.id for one in given)) == 1
+    assert len({one.id for one in given}) == 1
     await others[0].until(lambda log: len(of(log, RunEnded)) == 1)
     assert pay.executed == [{"order": 1}]
 
@@ -309,7 +309,7 @@ async def test_streams_end_at_the_pause(desk: MakeDesk) -> None:
     then = await reply(at, response((await question(at)).call_id, confirmed=True))
     assert isinstance(then[0], Answered)
     assert isinstance(then[-1], RunEnded)
-    assert not set(one.id for one in first) & set(one.id for one in then)  # type: ignore[union-attr]
+    assert not {one.id for one in first} & {one.id for one in then}  # type: ignore[union-attr]
 
 
 async def test_budgets_hold_over_pauses(desk: MakeDesk) -> None:
@@ -396,9 +396,8 @@ async def test_a_session_goes_on_after_each_refused_answer(desk: MakeDesk) -> No
 async def test_input_and_confirmation_together(desk: MakeDesk) -> None:
     """Each in its own way, in one message."""
     pay = Counted("paid")
-    at = desk(
-        (call("pay", order=1), call("request_input", question="Why?")), say("ok"), tools=[gated(pay), RequestInputTool()]
-    )  # fmt: skip
+    tools = [gated(pay), RequestInputTool()]
+    at = desk((call("pay", order=1), call("request_input", question="Why?")), say("ok"), tools=tools)
     await paused(at)
     asked = await questions(at)
     await reply(

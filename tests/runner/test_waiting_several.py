@@ -66,11 +66,10 @@ def saying(name: str, *texts: str) -> LlmAgent:
 
 @ALL_MODES
 async def test_siblings_that_need_no_yes_are_durable_before_the_pause(desk: MakeDesk, mode: Any) -> None:
-    """They are executed at once, and only once; with the yes exactly the gated call runs, then one answer (F84, F101)."""
+    """They are executed at once, and once; with the yes exactly the gated call runs, then one answer (F84, F101)."""
     look, drop = Counted("rows"), Counted("dropped")
-    at = desk(
-        (call("drop", order=1), call("look", order=2)), say("Both."), tools=[gated(drop, "drop"), FunctionTool(look, name="look")]
-    )  # fmt: skip
+    tools = [gated(drop, "drop"), FunctionTool(look, name="look")]
+    at = desk((call("drop", order=1), call("look", order=2)), say("Both."), tools=tools)
     run = await paused(at, config=RunConfig(tool_execution_mode=mode))
     assert (len(look.executed), len(drop.executed)) == (1, 0)
     assert statuses(await at.log()) == [("look", "succeeded", None)]
@@ -91,9 +90,9 @@ async def test_answers_one_by_one_add_up(desk: MakeDesk, store: Store, mode: Any
     await at.runner.answer(run.run_id, asked[order[0]].call_id)
     assert run.status == "paused"
     assert list(await questions(at)) == [order[1]]
-    assert [record.waiting for record in [await run.ending_or_pause()] if isinstance(record, Paused)][0][
-        0
-    ].name == order[1]
+    pause = await run.ending_or_pause()
+    assert isinstance(pause, Paused)
+    assert [one.name for one in pause.waiting] == [order[1]]
     assert (a.executed, b.executed) == ([], [])
     await at.runner.answer(run.run_id, asked[order[1]].call_id, accept=False)
     assert await run.result() == "Both."
@@ -198,9 +197,8 @@ async def test_an_agent_tool_beside_a_plain_one(desk: MakeDesk) -> None:
     """What waits inside a call leaves its siblings alone: they are executed once, and their results are kept (F84)."""
     look = Counted("rows")
     inner = asking("inner", say("inner is done"))
-    at = desk(
-        (call("inner", request="t"), call("look")), say("Both."), tools=[AgentTool(inner), FunctionTool(look, name="look")]
-    )  # fmt: skip
+    tools = [AgentTool(inner), FunctionTool(look, name="look")]
+    at = desk((call("inner", request="t"), call("look")), say("Both."), tools=tools)
     run = await paused(at)
     assert statuses(await at.log()) == [("look", "succeeded", None)]
     await answer(at, "pay")
@@ -266,8 +264,8 @@ async def test_an_answer_that_comes_while_others_still_work(desk: MakeDesk) -> N
 
 async def test_two_parallel_agents_wait(desk: MakeDesk) -> None:
     """The run goes on when both are answered, in whichever order."""
-    both = ParallelAgent("both", sub_agents=[asking("x", say("x is done"), tool="px"), asking("y", say("y is done"), tool="py")])  # fmt: skip
-    at = desk(agent=both)
+    x, y = (asking(name, say(f"{name} is done"), tool=f"p{name}") for name in "xy")
+    at = desk(agent=ParallelAgent("both", sub_agents=[x, y]))
     run = await paused(at)
     await answer(at, "py")
     assert run.status == "paused"

@@ -1,4 +1,4 @@
-"""What the tests of waiting calls share: desks that see their pauses, stores that outlive a runner, tools to approve."""
+"""What the tests of waiting calls share: desks at their pauses, stores that outlive a runner, tools to approve."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.runner.desk import SESSION, USER, Desk
 
 from heaveto import Answered, CallSettled, MemoryStore, Paused, Question, Record, Run, RunConfig, SqliteStore
 from heaveto.events.contents import Content, FunctionResponse, Json
-from heaveto.events.records import RunStarted
+from heaveto.events.records import Delta, RunStarted
 from heaveto.stores.base import Store
 from heaveto.stores.memory import MemoryData
 
@@ -75,7 +75,7 @@ def response(call_id: str, /, **told: Json) -> FunctionResponse:
 async def reply(at: Desk, *parts: Any, run_id: str | None = None) -> list[Record]:
     """Send parts as a message, and return the records that the stream then shows."""
     stream = at.runner.run_async(new_message=Content(tuple(parts)), run_id=run_id, **HERE)
-    return [item async for item in stream if not type(item).__name__ == "Delta"]  # type: ignore[misc]
+    return [item async for item in stream if not isinstance(item, Delta)]
 
 
 def of(records: Iterable[Record], kind: type[Any]) -> list[Any]:
