@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from heaveto.core.growth import Growth
 from heaveto.core.status import (
     TERMINAL,
     CallPhase,
@@ -208,10 +209,11 @@ class SessionState:
         queue: the inbox: runs that wait for their turn, in order of arrival.
         paused: runs that wait for answers, and hold nobody up, by run id.
         current: the run that was started, is not paused and has not ended.
+        growth: what no summary covers yet.
     """
 
-    __slots__ = ("active_agent", "background", "calls", "current", "paused", "queue", "records", "runs", "shared",
-                 "state")  # fmt: skip
+    __slots__ = ("active_agent", "background", "calls", "current", "growth", "paused", "queue", "records", "runs",
+                 "shared", "state")  # fmt: skip
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -224,6 +226,7 @@ class SessionState:
         self.queue: dict[str, Queued] = {}
         self.paused: dict[str, RunState] = {}
         self.current: str | None = None
+        self.growth = Growth()
 
     @property
     def last_seq(self) -> int:
@@ -275,7 +278,7 @@ class SessionState:
             case Rewound():
                 self._rewound()
             case Compacted():
-                pass
+                self.growth.summarised(record)
             case _:
                 assert_never(record)
 
@@ -289,6 +292,7 @@ class SessionState:
             run.llm_calls += 1
         if record.usage is not None:
             run.usage += record.usage
+            self.growth.said(record)
         if run.ended is not None:
             return
         if record.escalate:
@@ -361,6 +365,8 @@ class SessionState:
         run = self.run(record.run_id)
         if run.ended is not None:
             return
+        if run.started_seq:
+            self.growth.run_ended(record.seq)
         self.queue.pop(record.run_id, None)
         self.paused.pop(record.run_id, None)
         run.status, run.ended = advance_run(run.status, _OUTCOME_STEPS[record.outcome]), record
@@ -473,12 +479,21 @@ class SessionState:
 
     def _rewound(self) -> None:
         """Take the session's own state back. Shared state belongs to others as well and stays."""
-        self.state, self.active_agent = {}, ""
+        self.state, self.active_agent, self.growth = {}, "", Growth()
         for record in effective(self.records):
-            if isinstance(record, StateChanged):
-                merge_state(self.state, {}, record.delta)
-            elif isinstance(record, Transferred) and not record.branch:
-                self.active_agent = record.agent
+            match record:
+                case StateChanged():
+                    merge_state(self.state, {}, record.delta)
+                case Transferred() if not record.branch:
+                    self.active_agent = record.agent
+                case Message():
+                    self.growth.said(record)
+                case RunEnded() if self.run(record.run_id).started_seq:
+                    self.growth.run_ended(record.seq)
+                case Compacted():
+                    self.growth.summarised(record)
+                case _:
+                    pass
 
 
 def fold(records: Iterable[Record]) -> SessionState:

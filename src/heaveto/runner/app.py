@@ -71,7 +71,7 @@ class App:
 
         Raises:
             DuplicateNameError: two agents, or two tools of one agent, have the same name.
-            ConfigError: the name is empty, or the agent or a plugin is none.
+            ConfigError: the name is empty, the agent or a plugin is none, or nobody can write the summaries.
         """
         require_piece(name, str, "App: name", "pass the name first, then the root agent")
         require_piece(root_agent, BaseAgent, f"App {name!r}: root_agent", AGENT_ADVICE)
@@ -95,6 +95,8 @@ class App:
         self.name, self.root_agent, self.on_crash = name, root_agent, on_crash
         self.resumability_config = resumability_config or ResumabilityConfig(resumable is not False)
         self.on_tree_change, self.compaction = on_tree_change, compaction
+        if compaction is not None:
+            compaction.model_for(root_agent)
         self.max_concurrent_calls = max_concurrent_calls
         self.max_concurrent_calls_per_user = max_concurrent_calls_per_user
         self.agents = check_tree(root_agent)
@@ -119,12 +121,12 @@ class App:
             agent = child
         return agent
 
-    def missing(self, run: RunState) -> tuple[str, ...]:
-        """Return what a run needs in order to go on and this app does not have: agents and tools, by name."""
     def find_agent(self, path: str) -> BaseAgent | None:
         """Return the agent at a path, also one that works as a tool or below it; None if it is not there any more."""
         return next((agent for root in self._trees for agent in root.walk() if agent.path == path), None)
 
+    def missing(self, run: RunState) -> tuple[str, ...]:
+        """Return what a run needs in order to go on and this app does not have: agents and tools, by name."""
         missing: list[str] = []
         agents = {agent.name: agent for root in self._trees for agent in root.walk()}
         for name in (run.agent.rpartition("/")[2], *(agent for _, agent in run.checkpoints)):

@@ -7,7 +7,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from heaveto.agents.base import BaseAgent
 from heaveto.agents.llm import LlmAgent
+from heaveto.core import notes
 from heaveto.core.compact import CompactionPoint, compaction_point
 from heaveto.core.request import ModelRequest, Turn
 from heaveto.errors import ConfigError, LogMovedError, ModelError
@@ -27,6 +29,7 @@ INSTRUCTION = (
     "results (names, numbers, ids), and what is still open. Invent nothing. Write plain text."
 )
 ASK = "Summarise the conversation above."
+HEADING = "[Summary of the conversation up to here:]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,7 @@ class Compaction:
     """When and how a session's conversation is summarised.
 
     Attributes:
-        model: writes the summaries; the root agent's model if left out.
+        model: writes the summaries; the root agent's if left out, which must then have one.
         after_runs: summarise when so many runs have ended since the last summary; None: not by count.
         after_tokens: summarise when a model request was as large as this; None: not by size.
         keep_runs: how many of the newest runs stay as they are.
@@ -57,6 +60,18 @@ class Compaction:
         if self.keep_runs < 0:
             raise ConfigError(f"Compaction: keep_runs must not be negative; it is {self.keep_runs}")
 
+    def model_for(self, agent: BaseAgent) -> Model:
+        """Return who writes the summaries of an app with this root agent.
+
+        Raises:
+            ConfigError: nobody does.
+        """
+        if self.model is not None:
+            return self.model
+        if not isinstance(agent, LlmAgent):
+            raise ConfigError(f"Compaction: agent {agent.name!r} has no model; pass model=")
+        return agent.model
+
     def point(self, log: SessionLog) -> CompactionPoint | None:
         """Return what is to be summarised now, or None."""
         return compaction_point(
@@ -65,14 +80,14 @@ class Compaction:
 
 
 async def summarise(
-    config: Compaction, agent: LlmAgent, services: Services, log: SessionLog, lease: Lease, point: CompactionPoint
+    config: Compaction, agent: BaseAgent, services: Services, log: SessionLog, lease: Lease, point: CompactionPoint
 ) -> bool:
     """Ask for a summary and record it. Cancelling it leaves everything as it was. Return whether it was recorded.
 
     Raises:
         ModelError: there is no summary.
     """
-    model = config.model or agent.model
+    model = config.model_for(agent)
     turns = _with_question(point.turns(log.state.records, agent.name, model.profile))
     request = ModelRequest(turns=turns, instruction=config.instruction, agent=agent.name)
     assembler = Assembler(services.ids, provider=model.profile.name)
@@ -85,7 +100,8 @@ async def summarise(
     if not text:
         raise ModelError("the summary is empty")
     record_id, time = services.stamp()
-    compacted = Compacted(id=record_id, time=time, upto=point.upto, summary=Content.of(text), usage=answer.usage)
+    summary = Content.of(f"{HEADING}\n{text}")
+    compacted = Compacted(id=record_id, time=time, upto=point.upto, summary=summary, usage=answer.usage)
     try:
         await log.append([compacted], token=lease.token, expect=log.state.last_seq)
     except LogMovedError:
@@ -96,6 +112,8 @@ async def summarise(
 def _with_question(turns: Sequence[Turn]) -> list[Turn]:
     """Return the conversation with the wish for a summary as, or in, its last user turn."""
     *before, last = turns
+    if last.parts == (Text(text=notes.CONTINUE),):
+        return [*before, Turn("user", (Text(text=ASK),))]
     if last.role == "user":
         return [*before, Turn("user", (*last.parts, Text(text=ASK)))]
     return [*before, last, Turn("user", (Text(text=ASK),))]
