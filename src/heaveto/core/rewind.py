@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from heaveto.core.fold import effective
+from heaveto.core.close import Ending, Stamp, close_run
+from heaveto.core.fold import SessionState, effective
 from heaveto.errors import RewindPointError
-from heaveto.events.records import CallSettled, CallStarted, Record, RunEnded, RunStarted
+from heaveto.events.records import CallSettled, CallStarted, Record, Rewound, RunEnded, RunStarted
 
 
 def check_point(records: Sequence[Record], to: int) -> None:
@@ -33,6 +34,26 @@ def rewind_points(records: Sequence[Record]) -> set[int]:
         if not open_runs:
             points.add(record.seq)
     return points
+
+
+def rewind(
+    state: SessionState, to: int, *, stamp: Stamp, run_id: str = "", closed: Collection[str] = ()
+) -> list[Record]:
+    """Return the records that take a session back to a seq: endings of paused runs that began behind it, and the fact.
+
+    Args:
+        state: the session.
+        to: the seq.
+        stamp: gives ids and times.
+        run_id: the run that wants it, if one does.
+        closed: paused runs that end in the same batch anyway.
+    """
+    ending = Ending("cancelled", "superseded", by=run_id, reason="the session was taken back")
+    taken_back = [run for run in state.paused.values() if run.started_seq > to and run.run_id not in closed]
+    closing = [record for run in taken_back for record in close_run(run, ending, stamp=stamp)]
+    record_id, time = stamp()
+    effects = not_undone(state.records, to)
+    return [*closing, Rewound(id=record_id, time=time, run_id=run_id, to=to, not_undone=effects)]
 
 
 def not_undone(records: Sequence[Record], to: int) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from heaveto.core.close import Ending, close_run, report_of
 from heaveto.core.fold import RunState
 from heaveto.errors import LogMovedError
 from heaveto.events.records import ErrorInfo, SessionKey
+from heaveto.runner.config import RunConfig
 from heaveto.runner.hooks import RunEnd, call_back
 from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services, logger
@@ -15,14 +16,20 @@ from heaveto.stores.base import Lease
 async def seal_run(services: Services, log: SessionLog, lease: Lease, run: RunState) -> None:
     """Close a run that nobody carries: its process died, or it was stopped in a pause. A stop counts (F107)."""
     drafts = await services.store.drafts(log.key, run.run_id)
-    if run.status != "paused" and run.run_id not in log.state.paused:
+    if given_up := _is_given_up(run):
+        logger.error(
+            "session %s: run %s is given up: %d attempts in a row brought nothing before their process died",
+            log.key, run.run_id, run.fruitless,
+        )  # fmt: skip
+    elif run.run_id not in log.state.paused:
         logger.warning("session %s: closing run %s, whose process died", log.key, run.run_id)
     while True:
         stop = run.cancel
         if stop is not None:
             ending = Ending("cancelled", stop.cause, stop.by, stop.reason)
         else:
-            error = ErrorInfo("ProcessDied", "the process that carried the run died", retryable=True)
+            often = f", and {run.fruitless} attempts in a row brought nothing" if given_up else ""
+            error = ErrorInfo("ProcessDied", f"the process that carried the run died{often}", retryable=True)
             ending = Ending("failed", "crash", error=error)
         records = close_run(run, ending, stamp=services.stamp, drafts=drafts)
         try:
@@ -32,6 +39,12 @@ async def seal_run(services: Services, log: SessionLog, lease: Lease, run: RunSt
             await log.refresh()
         if run.ended is not None:
             return
+
+
+def _is_given_up(run: RunState) -> bool:
+    """Whether it has died so often that it is not tried again."""
+    limit = RunConfig.of_settings(run.settings).max_fruitless_attempts
+    return run.cancel is None and run.fruitless >= max(1, limit)
 
 
 async def tell_end(services: Services, key: SessionKey, run: RunState, *, redelivered: bool = False) -> None:

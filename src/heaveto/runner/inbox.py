@@ -9,7 +9,7 @@ from heaveto.agents.llm import LlmAgent
 from heaveto.core.close import Ending, close_run
 from heaveto.core.fold import RunState
 from heaveto.errors import GuardTakenError, LogMovedError, SessionBusyError
-from heaveto.events.records import Message, Queued
+from heaveto.events.records import Message, Queued, StopScope
 from heaveto.runner.config import RunConfig
 from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services
@@ -48,8 +48,9 @@ class Inbox:
             case "interrupt" | "rollback":
                 before = [run_id for run_id in (state.current, *state.queue) if run_id is not None]
                 await self._enqueue(ticket)
+                scope: StopScope = "turn" if policy == "interrupt" else "children"
                 for run_id in before:
-                    await ask_to_stop(self._services, self._log, run_id, "superseded", by=ticket.run_id, scope="turn")
+                    await ask_to_stop(self._services, self._log, run_id, "superseded", by=ticket.run_id, scope=scope)
             case "merge":
                 await self._merge(ticket)
             case "steer":

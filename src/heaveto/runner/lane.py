@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any, TypeVar
 
-from heaveto.agents.llm import LlmAgent
 from heaveto.core.close import Ending
-from heaveto.core.fold import RunState
+from heaveto.core.fold import CallState, RunState
 from heaveto.core.replay import may_resume
 from heaveto.errors import (
     LeaseHeldError,
@@ -25,7 +25,7 @@ from heaveto.errors import (
     StoreClosedError,
     UnknownSessionError,
 )
-from heaveto.events.records import CallSettled, Cause, Paused, SessionKey, Trigger
+from heaveto.events.records import CallSettled, Cause, SessionKey, Trigger
 from heaveto.runner.calls import CallDesk
 from heaveto.runner.compaction import summarise
 from heaveto.runner.config import RunConfig
@@ -65,13 +65,16 @@ class Lane:
         self._wanted: set[str] = set()
         """Runs that someone wants to go on, whatever becomes of others whose process died."""
         self._jobs: deque[tuple[Callable[[Lease], Awaitable[None]], asyncio.Future[Any]]] = deque()
-        self._summary: asyncio.Task[bool] | None = None
-        """A conversation that is being summarised; what comes to the session meanwhile is more urgent."""
+        self._summary: tuple[asyncio.Task[bool], asyncio.Event] | None = None
+        """A conversation that is being summarised, and whether it is waited for no more: what comes to the session
+        meanwhile is more urgent."""
         self._declined: list[str] = []
         """Paused runs that the message declined with which the current run began."""
         self._owed: tuple[Lease, list[str]] | None = None
         """A lease that the store could not take back, with the runs that are settled: nobody else can claim it."""
         self._stragglers: set[asyncio.Task[None]] = set()
+        self._alarm: asyncio.Task[object] | None = None
+        """Waits for the next deadline of an answer."""
 
     @property
     def key(self) -> SessionKey:
@@ -150,6 +153,10 @@ class Lane:
     async def stop_background(self, run_id: str | None, cause: Cause, *, by: str = "", reason: str = "") -> None:
         """Stop the calls in the background, those of one run or all, and wait up to the grace for their ends."""
         calls = [call for call in self.log.state.background.values() if run_id in (None, call.run_id)]
+        await self.stop_calls(calls, cause, by=by, reason=reason)
+
+    async def stop_calls(self, calls: Sequence[CallState], cause: Cause, *, by: str = "", reason: str = "") -> None:
+        """Stop such calls, and the runs that work for them."""
         desk = CallDesk(self._services, self.log)
         children = [call.settled.child_run for call in calls if call.settled is not None and call.settled.child_run]
         stops = (desk.cancel(call.run_id, call.call.call_id, cause, by=by, reason=reason) for call in calls)
@@ -168,8 +175,12 @@ class Lane:
         async def do(lease: Lease) -> None:
             try:
                 result = await job(lease)
-            except Exception as error:  # noqa: BLE001 - handed to the one who waits
-                outcome.set_exception(error)
+            except BaseException as error:
+                is_ours = isinstance(error, Exception)  # else the loop is shutting down
+                outcome.set_exception(error if is_ours else RunnerClosedError())
+                outcome.exception()  # looked at: who asked may have gone away
+                if not is_ours:
+                    raise
             else:
                 outcome.set_result(result)
 
@@ -184,8 +195,7 @@ class Lane:
     def kick(self, *, reap: bool = False) -> None:
         """See to it that the pump looks for work."""
         self._reap = self._reap or reap
-        if self._summary is not None:
-            self._summary.cancel()
+        self._give_up_summary()
         if self._pump is None:
             self._pump = asyncio.create_task(self._pump_runs(), name=f"heaveto lane {self.key}")
             self._services.background.add(self._pump)
@@ -223,20 +233,25 @@ class Lane:
     # --- the pump -------------------------------------------------------------------------------------------------
 
     async def _pump_runs(self) -> None:
+        pause = _RETRY_CLAIM_SECONDS  # after store trouble
         try:
             while not self._must_end() and self._has_work:
                 await self._take_turn()
+            pause = 0
         except asyncio.CancelledError:
             self._refuse_all(RunnerClosedError())
             raise
         except BaseException as error:
-            self._refuse_all(error)  # handed to those who wait
+            if not self._refuse_all(error):  # handed to those who wait
+                logger.warning("session %s could not be worked on; whoever next looks will", self.key, exc_info=error)
             if not isinstance(error, Exception):
                 raise
         finally:
             self._pump = None
             if self._must_end():
                 self._refuse_all(RunnerClosedError())
+            else:
+                self._set_alarm(pause)
             self.log.notify()
 
     @property
@@ -254,15 +269,18 @@ class Lane:
         task = asyncio.current_task()
         return self.closed or (task is not None and task.cancelling() > 0)
 
-    def _refuse_all(self, error: BaseException) -> None:
-        for ticket in (self._entering, *self._inbox.tickets.values()):
-            if ticket is not None:
-                self._refuse(ticket, error)
+    def _refuse_all(self, error: BaseException) -> bool:
+        """Tell all who wait here. Return whether anybody did."""
+        waiting = [ticket for ticket in (self._entering, *self._inbox.tickets.values()) if ticket is not None]
+        is_heard = bool(waiting or self._jobs)
+        for ticket in waiting:
+            self._refuse(ticket, error)
         self._inbox.tickets.clear()
         for _, outcome in self._jobs:
             outcome.set_exception(error)
             outcome.exception()  # looked at: who asked may have gone away
         self._jobs.clear()
+        return is_heard
 
     def _admit(self, ticket: Ticket) -> None:
         if self._entering is ticket:
@@ -293,7 +311,7 @@ class Lane:
             if self.log.state.paused:
                 await CallDesk(self._services, self.log).expire()
             while self._jobs and self.log.state.current is None:
-                await self._jobs.popleft()[0](lease)
+                settled.extend(await self._do_job(lease))
             ticket = None if self.closed else self._resumed() or self._next()
             if ticket is not None:
                 settled.extend(await self._carry_out(lease, ticket))
@@ -305,23 +323,53 @@ class Lane:
             self._owed = lease, settled
             await self._give_back()
 
+    async def _do_job(self, lease: Lease) -> list[str]:
+        """Do what somebody wants to do to the log. Return the runs that ended with it, their end hooks told."""
+        paused = tuple(self.log.state.paused)
+        await self._jobs.popleft()[0](lease)
+        ended = [run_id for run_id in paused if self.log.state.run(run_id).ended is not None]
+        for run_id in ended:
+            await self._tell_end(self.log.state.run(run_id))
+            await self._deliver(self.log.state.run(run_id))
+        return ended
+
     async def _compact(self, lease: Lease) -> None:
-        """Summarise the conversation if it has become long, and nobody wants anything of the session."""
+        """Summarise the conversation if it has become long, as long as nobody wants anything of the session."""
         config, agent = self._services.app.compaction, self._services.app.root_agent
-        if config is None or not isinstance(agent, LlmAgent) or self._must_end() or self._has_work:
+        if config is None or self._must_end() or self._has_work:
             return
         point = config.point(self.log)
         if point is None:
             return
         work = summarise(config, agent, self._services, self.log, lease, point)
-        self._summary = asyncio.create_task(work, name=f"heaveto summary of {self.key}")
+        task = asyncio.create_task(work, name=f"heaveto summary of {self.key}")
+        self._services.background.add(task)
+        task.add_done_callback(self._services.background.discard)
+        task.add_done_callback(self._summary_is_over)
+        self._summary = task, asyncio.Event()
+        unwatch = self.log.watch(self._look_up_from_summary)
         try:
-            await asyncio.wait({self._summary})
-            if not self._summary.cancelled() and (error := self._summary.exception()) is not None:
-                logger.warning("session %s could not be summarised", self.key, exc_info=error)
+            await self._summary[1].wait()
         finally:
-            self._summary.cancel()
+            unwatch()
             self._summary = None
+            task.cancel()
+
+    def _summary_is_over(self, task: asyncio.Task[bool]) -> None:
+        if self._summary is not None and self._summary[0] is task:
+            self._summary[1].set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("session %s could not be summarised", self.key, exc_info=error)
+
+    def _look_up_from_summary(self) -> None:
+        """Others may want something of the session, too, or the runner closes."""
+        if self.closed or self._has_work:
+            self._give_up_summary()
+
+    def _give_up_summary(self) -> None:
+        if self._summary is not None:
+            self._summary[0].cancel()
+            self._summary[1].set()  # not waited for: it may not want to end
 
     async def _give_back(self) -> None:
         """Release the lease. Where the store cannot take it now, see to it that it is tried again."""
@@ -438,9 +486,7 @@ class Lane:
                 self._reap = True  # a stop came before it could go on: it is closed instead
                 return ticket.run_id
             if has_work:
-                ending = await carry(live, self._services.app.agent_at(live.run.agent))
-                if isinstance(ending, Paused):
-                    self._wait_for_deadline(ending)
+                await carry(live, self._services.app.agent_at(live.run.agent))
             ticket.cause = live.error
         finally:
             live.end()
@@ -449,6 +495,24 @@ class Lane:
         return ticket.run_id
 
     # --- leftovers ------------------------------------------------------------------------------------------------
+
+    def has_leftovers(self, now: float) -> bool:
+        """Whether there is something to do here for whoever finds the session in nobody's hands, as far as was read."""
+        state = self.log.state
+        return bool(
+            state.current is not None
+            or state.queue
+            or state.background
+            or self._answered_run
+            or self._stopped_pauses
+            or self.next_deadline <= now
+        )
+
+    @property
+    def next_deadline(self) -> float:
+        """When the first answer that somebody waits for will be too late; infinity if never."""
+        questions = (call.question for run in self.log.state.paused.values() for call in run.waiting)
+        return min((one.deadline for one in questions if one is not None and one.deadline is not None), default=inf)
 
     async def _close_leftovers(self, lease: Lease) -> list[str]:
         """Close the run that a dead holder left open, and call the end hooks that it did not come to (P7)."""
@@ -504,14 +568,21 @@ class Lane:
         if run.parent is not None and run.ended is not None:
             await self._services.children.deliver(self._services, self.log.state, run.run_id)
 
-    def _wait_for_deadline(self, paused: Paused) -> None:
-        """See to it that an answer that does not come in time is taken as its default, while this process lives."""
-        deadlines = [call.deadline for call in paused.waiting if call.deadline is not None]
-        if deadlines:
-            self._services.listen(self._expire_at(min(deadlines)), f"deadline of run {paused.run_id}")
+    def _set_alarm(self, pause: float) -> None:
+        """See to it that an answer that does not come in time is taken as its default, while this process lives.
 
-    async def _expire_at(self, deadline: float) -> None:
-        await self._services.clock.sleep(deadline - self._services.clock.time())
+        That is looked for after `pause` seconds at the earliest.
+        """
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        asked = (call.question for run in self.log.state.paused.values() for call in run.waiting)
+        deadlines = [question.deadline for question in asked if question is not None and question.deadline is not None]
+        if deadlines:
+            self._alarm = self._services.listen(self._expire_at(min(deadlines), pause), f"deadline in {self.key}")
+
+    async def _expire_at(self, deadline: float, pause: float) -> None:
+        await self._services.clock.sleep(max(pause, deadline - self._services.clock.time()))
         if not self.closed:
             self.kick(reap=True)
 

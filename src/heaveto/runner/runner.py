@@ -7,11 +7,11 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import Literal, NoReturn, Self
+from typing import Literal, Self
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -73,12 +73,13 @@ from heaveto.runner.facade import Background
 from heaveto.runner.gate import Gate
 from heaveto.runner.hooks import Plugin
 from heaveto.runner.lane import Lane
+from heaveto.runner.rounds import Rounds
 from heaveto.runner.run import Run, RunStream, StreamItem
 from heaveto.runner.services import Services, logger
 from heaveto.runner.stops import ask_to_stop, carried_run
 from heaveto.runner.ticket import Ticket, guard_name
 from heaveto.runner.time_travel import fork_session, rewind_session
-from heaveto.stores.base import SessionInfo, Store, Tombstone, Unfinished
+from heaveto.stores.base import SessionInfo, Store, Tombstone
 from heaveto.stores.memory import MemoryStore
 from heaveto.tools.toolset import Toolset
 
@@ -151,6 +152,7 @@ class Runner:
         self._known_lanes: WeakValueDictionary[SessionKey, Lane] = WeakValueDictionary()
         """All lanes that anything holds on to: a session never has two of them."""
         self._create_sessions = create_sessions
+        self._rounds = Rounds(app.name, self.store, clock, self._lane)
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
         self._background: Background | None = None
@@ -497,6 +499,8 @@ class Runner:
     async def retry(self, run_id: str, *, note: str = "") -> Run:
         """Try again what a failed run did not get done: a new run, whose agent sees how far that one came and `note`.
 
+        It has the settings of that run, but waits for its turn, and has no deadline that has passed.
+
         Raises:
             UnknownRunError
             InputError: the run has not failed.
@@ -505,9 +509,11 @@ class Runner:
         run = lane.log.state.run(run_id)
         if run.ended is None or run.ended.outcome != "failed":
             raise InputError(f"run {run_id} is {run.status}; only a run that has failed can be tried again")
+        config = RunConfig.of_settings(run.settings)
+        is_past = config.deadline is not None and config.deadline <= self._services.clock.time()
         return await self.start(
             user_id=lane.key.user, session_id=lane.key.session, new_message=note or RETRY_NOTE,
-            run_config=RunConfig.of_settings(run.settings),
+            run_config=replace(config, busy_policy="queue", deadline=None if is_past else config.deadline),
         )  # fmt: skip
 
     async def questions(self, *, user_id: str, session_id: str) -> list[Question]:
@@ -639,20 +645,26 @@ class Runner:
         """Take a session back: what came behind seq `to`, or from a run on, counts no more, and the state is as it was.
 
         Nothing is deleted, and shared state (``app:``, ``user:``) stays. Waits for the run that runs; `cancel` it first
-        to stop and rewind. Paused runs that are taken back end. The record returned lists the effects on the outside
-        world that remain.
+        to stop and rewind. Paused runs that are taken back end, and their calls in the background are stopped; messages
+        that wait for their turn still have it. The record returned lists the effects on the outside world that remain.
 
         Raises:
             RewindPointError: a run is open at that seq; the error names the nearest points.
+            InputError: the run was taken back before.
             UnknownRunError: the session has no such run.
             UnknownSessionError
         """
         lane = self._lane(self._key(user_id, session_id))
         await lane.log.refresh()
-        return await lane.exclusively(partial(rewind_session, self._services, lane.log, to=to, before_run=before_run))
+        stop_calls = partial(lane.stop_calls, cause="superseded", reason="the session was taken back")
+        job = partial(rewind_session, self._services, lane.log, to=to, before_run=before_run, stop_calls=stop_calls)
+        return await lane.exclusively(job)
 
     async def fork(self, *, user_id: str, session_id: str, at: int, new_session_id: str | None = None) -> SessionInfo:
-        """Make a new session with a copy of this one's log up to a seq. Runs get new ids; what was under way ends.
+        """Make a new session with a copy of this one's log up to a seq, and of its artifacts.
+
+        Runs get new ids; what was under way ends as superseded. No end hooks are told: those runs had theirs, or will.
+        Shared state is the same for both.
 
         Raises:
             InputError: there is no such seq.
@@ -687,35 +699,23 @@ class Runner:
         Level-triggered and safe to call at any time, from any number of processes: what a live process holds is left
         to it.
         """
-        found = [entry for entry in await self.store.unfinished() if entry.key.app == self.app.name]
-        lanes = {lane.key: lane for lane in await self._dead_lanes(found)}
+        found = await self._rounds.unfinished()
+        lanes = {lane.key: lane for lane in await self._rounds.look(found)}
         for lane in lanes.values():
             lane.kick(reap=True)
         await asyncio.gather(*(lane.drained() for lane in lanes.values()))
         return [entry.run_id for entry in found if entry.key in lanes and not lanes[entry.key].is_paused(entry.run_id)]
 
-    async def _dead_lanes(self, found: Sequence[Unfinished] | None = None) -> list[Lane]:
-        """Return the lanes of sessions with business left that no live process holds."""
-        if found is None:
-            found = [entry for entry in await self.store.unfinished() if entry.key.app == self.app.name]
-        lanes: dict[SessionKey, Lane] = {}
-        for entry in found:
-            holder = await self.store.holder(entry.key)
-            lane = self._lane(entry.key)
-            if lane.is_idle and entry.key not in lanes and not (holder is not None and holder.alive):
-                lanes[entry.key] = lane
-                await lane.log.refresh()
-        return list(lanes.values())
+    async def recover_always(self, *, every_seconds: float = 10.0) -> None:
+        """Look for runs of dead processes, and for answers whose time has passed, again and again.
 
-    async def recover_always(self, *, every_seconds: float = 10.0) -> NoReturn:
-        """Look for runs of dead processes, and for answers whose time has passed, again and again. Cancel it to end.
-
-        Level-triggered, and safe in any number of processes. What it finds is carried out in the background, so one
-        long run keeps no other from being found. A store that fails is tried again at the next look.
+        Ends when it is cancelled, or behind the look at which the runner is closed. Level-triggered, and safe in any
+        number of processes. What it finds is carried out in the background, so one long run keeps no other from being
+        found. A store that fails is tried again at the next look.
         """
-        while True:
+        while not self._closed:
             try:
-                for lane in await self._dead_lanes():
+                for lane in await self._rounds.look(await self._rounds.unfinished()):
                     lane.kick(reap=True)
             except StoreError:
                 logger.exception("the store could not be searched for runs of dead processes; trying again")
@@ -754,7 +754,7 @@ class Runner:
         for task in tuple(self._services.listening):
             task.cancel()
         await self._close_toolsets()
-        for model in _models(self.app.root_agent):
+        for model in _models(self.app):
             try:
                 await model.aclose()
             except Exception:  # noqa: BLE001 - closing goes on
@@ -874,9 +874,10 @@ def _toolsets(root: BaseAgent) -> list[Toolset]:
     return list(toolsets.values())
 
 
-def _models(root: BaseAgent) -> list[Model]:
-    models: dict[int, Model] = {}
-    for agent in root.walk():
+def _models(app: App) -> list[Model]:
+    writer = app.compaction.model if app.compaction is not None else None
+    models: dict[int, Model] = {} if writer is None else {id(writer): writer}
+    for agent in app.root_agent.walk():
         if isinstance(agent, LlmAgent):
             models[id(agent.model)] = agent.model
     return list(models.values())

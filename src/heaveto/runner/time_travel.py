@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
+from heaveto.artifacts.base import ArtifactService
+from heaveto.artifacts.naming import is_of_user
 from heaveto.core.close import Ending, close_run
-from heaveto.core.fold import SessionState, fold
-from heaveto.core.rewind import check_point, not_undone
+from heaveto.core.fold import SHARED_PREFIXES, CallState, SessionState, effective, fold
+from heaveto.core.rewind import check_point, rewind
 from heaveto.errors import InputError, UnknownRunError
-from heaveto.events.records import CallSettled, Record, Rewound, SessionKey
+from heaveto.events.records import (
+    CallSettled,
+    CancelRequested,
+    Record,
+    Rewound,
+    RunEnded,
+    RunStarted,
+    SessionKey,
+    StateChanged,
+)
 from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services
 from heaveto.stores.base import Lease, SessionInfo
 
-_BATCH = 500
+StopCalls = Callable[[Sequence[CallState]], Awaitable[None]]
 
 
 async def rewind_session(
-    services: Services, log: SessionLog, lease: Lease, *, to: int | None, before_run: str | None
+    services: Services, log: SessionLog, lease: Lease, *, to: int | None, before_run: str | None, stop_calls: StopCalls
 ) -> Rewound:
     """Record that what came behind a point counts no more. Under the lease, with no run open but paused ones."""
     point = _point(log.state, to, before_run)
     check_point(log.state.records, point)
-    ending = Ending("cancelled", "superseded", reason="the session was taken back")
-    taken_back = [run for run in log.state.paused.values() if run.started_seq > point]
-    closing = [record for run in taken_back for record in close_run(run, ending, stamp=services.stamp)]
-    record_id, time = services.stamp()
-    rewound = Rewound(id=record_id, time=time, to=point, not_undone=not_undone(log.state.records, point))
-    await log.append([*closing, rewound], token=lease.token)
-    return rewound
+    working = [call for call in log.state.background.values() if call.seq > point]
+    if working:
+        await stop_calls(working)  # nobody shall hear of what they come to
+    records = rewind(log.state, point, stamp=services.stamp)
+    await log.append(records, token=lease.token)
+    rewound = records[-1]
+    assert isinstance(rewound, Rewound)
+    return replace(rewound, seq=log.state.last_seq)
 
 
 def _point(state: SessionState, to: int | None, before_run: str | None) -> int:
@@ -41,36 +53,67 @@ def _point(state: SessionState, to: int | None, before_run: str | None) -> int:
     run = state.runs.get(before_run or "")
     if run is None or not run.started_seq:
         raise UnknownRunError(before_run or "")
+    if not any(isinstance(one, RunStarted) and one.seq == run.started_seq for one in effective(state.records)):
+        raise InputError(f"rewind: run {before_run} was taken back before")
     return run.started_seq - 1
 
 
 async def fork_session(services: Services, log: SessionLog, key: SessionKey, *, at: int) -> SessionInfo:
-    """Copy a log up to a seq into a new session, and close there what is open."""
+    """Copy a log up to a seq, and the artifacts, into a new session; close there what is open.
+
+    The log comes in one append: a process that dies on the way leaves no half of it, which would be gone on with.
+    """
     if not 0 <= at <= log.state.last_seq:
         raise InputError(f"fork: the session has the seqs 1 to {log.state.last_seq}; not {at}")
     copied = list(_copied(services, log.state.records[:at]))
+    state = fold(replace(record, seq=number) for number, record in enumerate(copied, start=1))
     info = await services.store.create_session(key)
     lease = await services.store.claim(key)
     try:
-        for start in range(0, len(copied), _BATCH):
-            await services.store.append(key, copied[start : start + _BATCH], token=lease.token)
-        state = fold([replace(record, seq=number) for number, record in enumerate(copied, start=1)])
-        closing = list(_closed(services, state))
-        if closing:
-            await services.store.append(key, closing, token=lease.token)
+        await _copy_artifacts(services.artifacts, log.key, key)
+        if copied:
+            await services.store.append(key, [*copied, *_closed(services, state)], token=lease.token)
     finally:
         # Their end hooks were told in the session that was copied.
-        await services.store.release(lease, settled=sorted({record.run_id for record in copied if record.run_id}))
+        await services.store.release(lease, settled=[run_id for run_id in state.runs if run_id])
     return await services.store.get_session(key) or info
 
 
+async def _copy_artifacts(artifacts: ArtifactService, source: SessionKey, target: SessionKey) -> None:
+    """Copy the artifacts of a session, all versions. Those of its user are the same for both."""
+    for info in await artifacts.list(source):
+        if is_of_user(info.name):
+            continue
+        for version in await artifacts.versions(source, info.name):
+            content = await artifacts.load(source, info.name, version)
+            if content is not None:
+                await artifacts.save(target, info.name, content)
+
+
 def _copied(services: Services, records: Sequence[Record]) -> Iterator[Record]:
-    """Yield the records with run ids of their own: those are unique in a store. The seqs stay, which records refer to."""
+    """Yield the records with run ids of their own: those are unique in a store. The seqs stay, which records refer to.
+
+    The state that the session shares with others is as it is now, and not set once more.
+    """
     run_ids: dict[str, str] = {}
     for record in records:
         run_id = run_ids.setdefault(record.run_id, services.ids.record_id()) if record.run_id else ""
         copy = replace(record, run_id=run_id)
-        yield replace(copy, child_run="") if isinstance(copy, CallSettled) else copy
+        match copy:
+            case CallSettled():
+                yield replace(copy, child_run="")
+            case RunStarted():
+                yield replace(copy, parent=None)
+            case StateChanged():
+                own = {key: value for key, value in copy.delta.items() if not key.startswith(SHARED_PREFIXES)}
+                yield replace(copy, delta=own)
+            case CancelRequested():
+                yield replace(copy, by=run_ids.get(copy.by, copy.by))
+            case RunEnded():
+                report = None if copy.report is None else replace(copy.report, run_id=run_id)
+                yield replace(copy, by=run_ids.get(copy.by, copy.by), report=report)
+            case _:
+                yield copy
 
 
 def _closed(services: Services, state: SessionState) -> Iterator[Record]:
