@@ -41,6 +41,5 @@ def compaction_point(
     is_large = after_tokens is not None and growth.request_tokens >= after_tokens
     if not (is_long or is_large):
         return None
-    open_seqs = [run.started_seq for run in state.paused.values()] + [call.seq for call in state.background.values()]
-    upto = growth.boundary(keep_runs=keep_runs, before=min(open_seqs, default=state.last_seq + 1))
+    upto = growth.boundary(keep_runs=keep_runs)
     return CompactionPoint(upto) if upto is not None else None

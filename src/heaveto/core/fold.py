@@ -246,6 +246,7 @@ class SessionState:
     def apply(self, record: Record) -> None:  # noqa: C901, PLR0912 - one for each kind of record
         """Take one record more. Records come in seq order."""
         self.records.append(record)
+        self.growth.take(record)
         match record:
             case Message():
                 self._message(record)
@@ -278,7 +279,7 @@ class SessionState:
             case Rewound():
                 self._rewound()
             case Compacted():
-                self.growth.summarised(record)
+                pass
             case _:
                 assert_never(record)
 
@@ -292,7 +293,6 @@ class SessionState:
             run.llm_calls += 1
         if record.usage is not None:
             run.usage += record.usage
-            self.growth.said(record)
         if run.ended is not None:
             return
         if record.escalate:
@@ -365,8 +365,6 @@ class SessionState:
         run = self.run(record.run_id)
         if run.ended is not None:
             return
-        if run.started_seq:
-            self.growth.run_ended(record.seq)
         self.queue.pop(record.run_id, None)
         self.paused.pop(record.run_id, None)
         run.status, run.ended = advance_run(run.status, _OUTCOME_STEPS[record.outcome]), record
@@ -481,19 +479,11 @@ class SessionState:
         """Take the session's own state back. Shared state belongs to others as well and stays."""
         self.state, self.active_agent, self.growth = {}, "", Growth()
         for record in effective(self.records):
-            match record:
-                case StateChanged():
-                    merge_state(self.state, {}, record.delta)
-                case Transferred() if not record.branch:
-                    self.active_agent = record.agent
-                case Message():
-                    self.growth.said(record)
-                case RunEnded() if self.run(record.run_id).started_seq:
-                    self.growth.run_ended(record.seq)
-                case Compacted():
-                    self.growth.summarised(record)
-                case _:
-                    pass
+            self.growth.take(record)
+            if isinstance(record, StateChanged):
+                merge_state(self.state, {}, record.delta)
+            elif isinstance(record, Transferred) and not record.branch:
+                self.active_agent = record.agent
 
 
 def fold(records: Iterable[Record]) -> SessionState:
