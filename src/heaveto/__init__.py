@@ -132,8 +132,8 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "OpenAIChat", "App", "RunConfig", "Plugin", "RunEnd", "Run", "RunStream", "Runner", "Store", "MemoryStore",
     "SqliteStore", "Tool", "ToolContext", "FunctionTool", "ArtifactService", "FileArtifacts", "StoreArtifacts",
     "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
-    "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction", "Confirmation",
-    "Hold", "ClientTool", "LongRunningFunctionTool", "RequestInputTool",
+    "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction",
+    "Confirmation", "Hold", "ClientTool", "LongRunningFunctionTool", "RequestInputTool",
 ]  # fmt: skip
 
 

@@ -84,10 +84,12 @@ def close_run(
     for call in calls:
         call_id = call.call.call_id
         known, at_work = settled.get(call_id) or call.settled, (work or {}).get(call_id)
+        if at_work is None and _only_waits(run, call, ending):
+            at_work = "stopped"
         operations.append(_operation(call, known, at_work))
         if known is None or (known.status == "detached" and at_work == "stopped"):
             late = known is not None
-            if declined is not None and call.is_waiting and not call.attempt:
+            if declined is not None and call.is_waiting and _is_question(call):
                 records.append(_decline(call, run.run_id, declined, stamp))
                 continue
             records.append(_settle(call, run.run_id, _status(call, at_work), ending, stamp, put_out.get(call_id), late))
@@ -133,6 +135,22 @@ def _is_readable(part: Part) -> bool:
 def _cause(ending: Ending) -> Cause | None:
     """Why what was under way was stopped. A run that failed is no crash, and nobody stopped it (F34)."""
     return ending.cause or ("error" if ending.outcome == "failed" else None)
+
+
+def _is_question(call: CallState) -> bool:
+    """Whether it waits for people, and not for work that goes on elsewhere."""
+    return call.phase == "waiting" and call.question is not None and call.question.kind != "long_running"
+
+
+def _only_waits(run: RunState, call: CallState, ending: Ending) -> bool:
+    """Whether nothing works for a started call: it has asked whether it may go on, or an agent within it waits.
+
+    Of a process that died, nobody knows what else the code around that agent was doing.
+    """
+    if not call.has_started or call.settled is not None:
+        return False
+    within = f"{call.branch}@{call.call.call_id}"
+    return _is_question(call) or (ending.cause != "crash" and run.waits_within(within))
 
 
 def _status(call: CallState, at_work: Work | None) -> CallStatus:

@@ -73,8 +73,8 @@ class Lane:
         self._owed: tuple[Lease, list[str]] | None = None
         """A lease that the store could not take back, with the runs that are settled: nobody else can claim it."""
         self._stragglers: set[asyncio.Task[None]] = set()
-        self._alarm: asyncio.Task[object] | None = None
-        """Waits for the next deadline of an answer."""
+        self._stop_alarm: Callable[[], bool] | None = None
+        """Ends the wait for the next deadline of an answer."""
 
     @property
     def key(self) -> SessionKey:
@@ -92,7 +92,7 @@ class Lane:
         """
         if self._entering or self.log.state.queue or self._telling_end:
             return False
-        if self.live is None:
+        if self.live is None or self.is_paused(self.live.run_id):
             return True
         return self.live.run.ended is not None and not self._services.app.hooks.at("on_run_end")
 
@@ -573,13 +573,14 @@ class Lane:
 
         That is looked for after `pause` seconds at the earliest.
         """
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        if self._stop_alarm is not None:
+            self._stop_alarm()
+            self._stop_alarm = None
         asked = (call.question for run in self.log.state.paused.values() for call in run.waiting)
         deadlines = [question.deadline for question in asked if question is not None and question.deadline is not None]
         if deadlines:
-            self._alarm = self._services.listen(self._expire_at(min(deadlines), pause), f"deadline in {self.key}")
+            expiry = self._expire_at(min(deadlines), pause)
+            self._stop_alarm = self._services.listen(expiry, f"deadline in {self.key}")
 
     async def _expire_at(self, deadline: float, pause: float) -> None:
         await self._services.clock.sleep(max(pause, deadline - self._services.clock.time()))

@@ -79,6 +79,7 @@ async def _opening(live: AgentHost, ticket: Ticket) -> list[Record]:
     try:
         if live.services.app.hooks.at("on_user_message"):
             content = await live.unless_stopped(_heard(live, content))
+        declined = _declined(live, ticket, content)
     except RunCancelled:
         if run.cancel is None:
             raise RunnerClosedError from None
@@ -89,7 +90,6 @@ async def _opening(live: AgentHost, ticket: Ticket) -> list[Record]:
         live.error = error
         ending = Ending("failed", error=info_of(error))
         return close_run(run, ending, stamp=live.services.stamp)
-    declined = _declined(live, ticket, content)
     return [
         *declined,
         *_rolled_back(live, ticket, {record.run_id for record in declined}),

@@ -105,13 +105,13 @@ class Services:
         """Start background work that is waited for when the runner closes; its errors are logged."""
         self._start(work, name).add_done_callback(self._finished)
 
-    def listen(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[object]:
-        """Wait for something that may never come, until the runner closes."""
+    def listen(self, work: Coroutine[Any, Any, object], name: str) -> Callable[[], bool]:
+        """Wait for something that may never come, until the runner closes. Return a function that ends the wait."""
         task = asyncio.create_task(work, name=name)
         self.listening.add(task)
         task.add_done_callback(self.listening.discard)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # looked at: no news is no error
-        return task
+        return task.cancel
 
     async def shielded(self, work: Coroutine[Any, Any, _T], name: str) -> _T:
         """Do work that goes on to its end although the caller is cancelled."""
