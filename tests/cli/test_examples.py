@@ -11,6 +11,10 @@ from tests.cli.terminal import environment
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 EXPECTED = {
+    "gated_refund": [
+        "May refund_order run with {'order': 7, 'amount': 10}? Yes, but with an amount of 8.",
+        "The bank was asked 2 times and has paid: [{'order': 7, 'amount': 8}]",
+    ],
     "safe_refund": ["The bank has booked: [1, 2, 3]", "order 4: cancelled"],
     "sequential_pipeline": ["count: The draft has 7 words.", "editor: The lamp turns; ships pass; nobody waves."],
     "stop_a_run": ["refund_order: stopped", "print_letter: still_running", "The letter is printed now."],
