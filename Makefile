@@ -48,7 +48,8 @@ format: .venv/dev.stamp
 	$(BIN)/ruff format
 
 bench: .venv/demo.stamp
-	for program in import_time turn_cost call_cost sessions_at_once cancel_latency stop_tools waiting_memory; do \
+	for program in import_time turn_cost call_cost sessions_at_once cancel_latency stop_tools waiting_memory \
+		pause_answer recover_many; do \
 		$(BIN)/python benchmarks/$$program.py || exit 1; \
 	done
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 
 from heaveto.core.request import ModelRequest, Profile
@@ -27,6 +28,18 @@ class InstantModel(Model):
         else:
             yield CallChunk(0, "f", "id", '{"x":1}')
         yield EndChunk()
+
+
+class NotingModel(InstantModel):
+    """Notes when it is asked to go on behind a tool's result."""
+
+    name = "noting"
+    asked_at = 0.0
+
+    async def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        self.asked_at = time.perf_counter()
+        async for chunk in super().generate(request):
+            yield chunk
 
 
 class AskingModel(Model):

@@ -9,7 +9,7 @@ from typing import Any
 
 from fakes import f
 
-from heaveto import LlmAgent, MemoryStore, Runner, SqliteStore
+from heaveto import ClientTool, LlmAgent, MemoryStore, Paused, Run, Runner, SqliteStore
 from heaveto.events.records import Delta, Record, SessionKey
 from heaveto.models.base import Model
 from heaveto.stores.base import Store
@@ -52,3 +52,26 @@ async def count_records(store: Store, session: str) -> int:
 def is_delta(item: Record | Delta) -> bool:
     """Whether a streamed item is text in the making, not a record of the log."""
     return isinstance(item, Delta)
+
+
+def waiting_tool() -> Tool:
+    """A tool whose call waits until somebody answers it."""
+    schema: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+    return ClientTool("f", "Return x.", schema)
+
+
+async def start_run(runner: Runner, session: str) -> Run:
+    return await runner.start(user_id=USER, session_id=session, new_message="hi")
+
+
+async def wait_for_question(runner: Runner, session: str) -> tuple[Run, str]:
+    """Start a run whose model calls a tool that waits; return it, and the call, when it is paused."""
+    run = await start_run(runner, session)
+    paused = await run.ending_or_pause()
+    if not isinstance(paused, Paused):
+        raise RuntimeError(f"the run has ended: {paused}")
+    return run, paused.waiting[0].call_id
+
+
+async def answer(runner: Runner, run: Run, call_id: str) -> None:
+    await runner.answer(run.run_id, call_id, {"x": 1})
