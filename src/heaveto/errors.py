@@ -16,7 +16,7 @@
     │   ├── LoopStalledError
     │   ├── WrongLoopError
     │   └── MissingExtraError
-    ├── NotFoundError           UnknownSessionError, UnknownRunError, UnknownCallError, UnknownAgentError
+    ├── NotFoundError           UnknownSessionError, UnknownRunError, UnknownCallError
     ├── SessionBusyError        the busy policy is "reject" and the session is busy
     ├── NotWaitingError         an answer to a call that waits for none
     ├── AnswerConflictError     another answer came first
@@ -257,14 +257,6 @@ class UnknownCallError(NotFoundError):
         open_calls = ", ".join(known) or "none"
         super().__init__(f"run {run_id} has no open call {call_id!r}; its open calls: {open_calls}")
         self.run_id, self.call_id, self.known = run_id, call_id, known
-
-
-class UnknownAgentError(NotFoundError):
-    """No agent of the tree has this name. The message lists those there are."""
-
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        super().__init__(f"no agent {name!r}; there are: {', '.join(known)}")
-        self.name, self.known = name, known
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------

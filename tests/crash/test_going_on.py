@@ -373,7 +373,7 @@ async def test_an_agent_that_is_gone(site: Site) -> None:
     log = await second.recover()
     error = ending(log, run.run_id).error
     assert error is not None
-    assert (error.type, "'a'" in error.message) == ("UnknownAgentError", True)
+    assert (error.type, "'a'" in error.message) == ("AgentTreeChangedError", True)
     assert settlements(log) == [("unknown", "error")]
     check_promises(log)
 

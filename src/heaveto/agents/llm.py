@@ -13,7 +13,7 @@ from heaveto.agents.pieces import as_pieces, require_piece
 from heaveto.agents.transfer import TransferTool
 from heaveto.core.plan import CallModel, Finish, HandOver, RunCalls, Wait, plan_answer, plan_step
 from heaveto.core.request import Generation, ModelRequest, ToolDeclaration
-from heaveto.errors import DuplicateNameError, UnknownAgentError
+from heaveto.errors import DuplicateNameError
 from heaveto.events.contents import Content, Json, text_of
 from heaveto.events.records import Message, StateChanged
 from heaveto.models.base import Model
@@ -186,8 +186,12 @@ class LlmAgent(BaseAgent):
                     await ctx.host.run_calls(self, ctx, step.calls)
                     step = plan_step(ctx.host.run, self.name, ctx.branch)
                 case HandOver():
+                    taking_over = self._nearest(step.agent)
+                    if taking_over is self:  # who took over is gone
+                        step = CallModel()
+                        continue
                     since = ctx.host.run.thread(ctx.branch, self.name).transferred_seq
-                    await ctx.run_agent(self._agent_at(step.agent), since=since)
+                    await ctx.run_agent(taking_over, since=since)
                     return
                 case Wait():
                     ctx.held = True
@@ -207,12 +211,12 @@ class LlmAgent(BaseAgent):
                 )
             )
 
-    def _agent_at(self, path: str) -> BaseAgent:
-        root = self.root
-        for agent in root.walk():
-            if agent.path == path:
-                return agent
-        raise UnknownAgentError(path, tuple(agent.name for agent in root.walk()))
+    def _nearest(self, path: str) -> BaseAgent:
+        """Return the agent of this tree at a path, or its nearest ancestor that still exists (F32)."""
+        agents = {agent.path: agent for agent in self.root.walk()}
+        while path not in agents and "/" in path:
+            path = path.rpartition("/")[0]
+        return agents.get(path, self)
 
 
 def _model_advice(given: object) -> str:

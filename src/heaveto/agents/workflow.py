@@ -12,25 +12,35 @@ from typing import cast
 
 from heaveto.agents.base import AgentCallback, BaseAgent
 from heaveto.agents.context import AgentContext
-from heaveto.errors import ConfigError, LoopStalledError, UnknownAgentError
+from heaveto.errors import ConfigError, LoopStalledError
 from heaveto.events.records import AgentCheckpoint
 
 CURRENT = "current_sub_agent"
 LOOPED = "times_looped"
 
 
-def _position(agent: BaseAgent, resumed: AgentCheckpoint | None) -> int:
-    """Return the position of the sub-agent that a resumed part goes on with.
+def _place(ctx: AgentContext) -> tuple[int, AgentCheckpoint | None]:
+    """Return the position of the sub-agent that goes on, and the checkpoint that says that it was begun.
 
-    Raises:
-        UnknownAgentError: there is no such sub-agent any more.
+    A sub-agent that is gone is left out: the one goes on that now stands behind the last one before it.
     """
+    resumed, names = ctx.resumed_from, [child.name for child in ctx.agent.sub_agents]
     if resumed is None:
-        return 0
-    name, names = str((resumed.agent_state or {}).get(CURRENT)), tuple(child.name for child in agent.sub_agents)
-    if name not in names:
-        raise UnknownAgentError(name, names)
-    return names.index(name)
+        return 0, None
+    if _current(resumed) in names:
+        return names.index(_current(resumed)), resumed
+    begun = [
+        names.index(_current(record))
+        for record in ctx.host.session.records[ctx.host.run.started_seq - 1 : resumed.seq]
+        if isinstance(record, AgentCheckpoint)
+        and (record.run_id, record.branch, record.agent) == (resumed.run_id, resumed.branch, resumed.agent)
+        and _current(record) in names
+    ]
+    return (begun[-1] + 1 if begun else 0), None
+
+
+def _current(checkpoint: AgentCheckpoint) -> str:
+    return str((checkpoint.agent_state or {}).get(CURRENT))
 
 
 def _rounds(resumed: AgentCheckpoint | None) -> int:
@@ -46,8 +56,8 @@ class SequentialAgent(BaseAgent):
     """Runs its sub-agents one after another. Checkpoint: ``{current_sub_agent}``."""
 
     async def run(self, ctx: AgentContext) -> None:
-        resumed = ctx.resumed_from
-        for child in self.sub_agents[_position(self, resumed) :]:
+        position, resumed = _place(ctx)
+        for child in self.sub_agents[position:]:
             if resumed is None:
                 await ctx.checkpoint({CURRENT: child.name})
             if not await ctx.run_agent(child, since=_seq(resumed)):
@@ -115,8 +125,8 @@ class LoopAgent(BaseAgent):
         self.max_iterations = max_iterations
 
     async def run(self, ctx: AgentContext) -> None:
-        resumed = ctx.resumed_from
-        position, looped = _position(self, resumed), _rounds(resumed)
+        looped = _rounds(ctx.resumed_from)
+        position, resumed = _place(ctx)
         while self.sub_agents and (self.max_iterations is None or looped < self.max_iterations):
             round_began = ctx.host.session.last_seq
             for child in self.sub_agents[position:]:

@@ -11,8 +11,11 @@ from heaveto.agents.base import AGENT_ADVICE, BaseAgent, check_tree
 from heaveto.agents.llm import LlmAgent
 from heaveto.agents.pieces import as_pieces, require_piece
 from heaveto.agents.tool import AgentTool
+from heaveto.core.close import Stamp
 from heaveto.core.fold import RunState
 from heaveto.errors import ConfigError, DuplicateNameError
+from heaveto.events.records import CallSettled
+from heaveto.runner.changes import close_calls_of, gone_agents, missing_pieces
 from heaveto.runner.compaction import Compaction
 from heaveto.runner.config import OnCrash
 from heaveto.runner.hooks import Hooks, Plugin
@@ -29,7 +32,8 @@ OnTreeChange: TypeAlias = Literal["fail", "close"]
 """What becomes of a run that is to go on, when an agent or tool that it needs is gone.
 
 fail: it fails with `AgentTreeChangedError`; an answer is refused with it, and nothing is written. close: its calls to
-tools that are gone are settled as failed, agents that are gone are left out, and the run goes on.
+tools that are gone, and those of agents that are gone, are settled as failed, or unknown where they had begun; agents
+that are gone are left out, the nearest agent above takes over from them, and the run goes on.
 """
 
 
@@ -127,16 +131,16 @@ class App:
 
     def missing(self, run: RunState) -> tuple[str, ...]:
         """Return what a run needs in order to go on and this app does not have: agents and tools, by name."""
-        missing: list[str] = []
-        agents = {agent.name: agent for root in self._trees for agent in root.walk()}
-        for name in (run.agent.rpartition("/")[2], *(agent for _, agent in run.checkpoints)):
-            if name and name not in agents and "@" not in name and f"agent {name!r}" not in missing:
-                missing.append(f"agent {name!r}")
-        for call in run.calls.values():
-            agent = agents.get(call.agent)
-            if call.settled is None and isinstance(agent, LlmAgent) and call.call.name not in agent.toolbox:
-                missing.append(f"tool {call.call.name!r} of agent {call.agent!r}")
-        return tuple(missing)
+        return missing_pieces(run, self._everyone)
+
+    def close_gone(self, run: RunState, *, stamp: Stamp) -> list[CallSettled]:
+        """Return the settlements of a run's open calls whose agents are gone (``on_tree_change="close"``)."""
+        return close_calls_of(gone_agents(run, self._everyone), run, stamp=stamp)
+
+    @property
+    def _everyone(self) -> dict[str, BaseAgent]:
+        """All agents by name, those that work as tools and below them included."""
+        return {agent.name: agent for root in self._trees for agent in root.walk()}
 
 
 def _other_trees(root: BaseAgent) -> tuple[list[BaseAgent], dict[str, BaseAgent]]:

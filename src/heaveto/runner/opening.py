@@ -34,6 +34,7 @@ async def reopen(live: AgentHost, trigger: Trigger) -> bool:
     while live.run.cancel is None and live.run.ended is None:
         tree_hash = live.services.app.tree_hash
         batch = reopen_run(live.run, drafts, stamp=live.stamp, tree_hash=tree_hash, trigger=trigger)
+        batch.extend(live.services.app.close_gone(live.run, stamp=live.stamp))
         try:
             await live.journal.write_first(batch, expect=live.log.state.last_seq, guard=None)
             live.is_resuming = True
