@@ -89,6 +89,11 @@ class CallState:
         return self.settled is not None and self.settled.status == "detached"
 
     @property
+    def is_outside(self) -> bool:
+        """It works on elsewhere, and nobody here does anything for it: its outcome is answered."""
+        return self.is_in_background and self.question is not None and self.question.kind == "long_running"
+
+    @property
     def awaits_late_result(self) -> bool:
         """Settled, but not with its outcome: work may still be going on, and what becomes of it is welcome."""
         return self.settled is not None and self.settled.status in ("unknown", "detached")

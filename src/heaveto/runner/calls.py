@@ -13,7 +13,7 @@ from heaveto.errors import GuardTakenError, LogMovedError, UnknownCallError
 from heaveto.events.contents import Json
 from heaveto.events.records import Answered, CallSettled, Cause, Record, WaitingKind
 from heaveto.runner.config import RunConfig
-from heaveto.runner.late import waking_of
+from heaveto.runner.late import give_up_outside, waking_of
 from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services
 from heaveto.runner.stops import ask_to_stop_call, carried_run
@@ -73,6 +73,9 @@ class CallDesk:
             return self._settled(run_id, call_id)
         if carried_run.get() == run_id:
             return None  # asked by code of the run itself, which does not wait for itself
+        call = self._log.state.calls.get(call_id)
+        if call is not None and call.is_outside:
+            await give_up_outside(self._services, self._log, call, cause)
         news = asyncio.Event()
         unwatch = self._log.watch(news.set)
         grace = RunConfig.of_settings(self._log.state.run(run_id).settings).cancel_grace_seconds

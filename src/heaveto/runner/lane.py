@@ -25,14 +25,14 @@ from heaveto.errors import (
     StoreClosedError,
     UnknownSessionError,
 )
-from heaveto.events.records import CallSettled, Cause, SessionKey, Trigger
+from heaveto.events.records import CallSettled, Cause, Record, SessionKey, Trigger
 from heaveto.runner.calls import CallDesk
 from heaveto.runner.compaction import summarise
 from heaveto.runner.config import RunConfig
 from heaveto.runner.endings import seal_run, tell_end
 from heaveto.runner.host import AgentHost
 from heaveto.runner.inbox import Inbox
-from heaveto.runner.late import record_late
+from heaveto.runner.late import give_up_outside
 from heaveto.runner.log import SessionLog
 from heaveto.runner.opening import open_run
 from heaveto.runner.services import Services, logger
@@ -257,7 +257,14 @@ class Lane:
     @property
     def _has_work(self) -> bool:
         waits = self._entering or self.log.state.queue or self._reap or self._jobs
-        return bool(waits or self._answered_run or self._stopped_pauses)
+        return bool(waits or self._answered_run or self._stopped_pauses or self._stopped_questions)
+
+    @property
+    def _stopped_questions(self) -> list[CallState]:
+        """Calls that were stopped alone while their run waits for others: whoever has the lane settles them."""
+        waiting = [run for run in self.log.state.paused.values() if run.cancel is None and run.waiting]
+        calls = (call for run in waiting for call in run.calls.values())
+        return [call for call in calls if call.cancel is not None and call.phase == "waiting"]
 
     @property
     def _stopped_pauses(self) -> list[RunState]:
@@ -308,6 +315,8 @@ class Lane:
                 settled.extend(await self._close_leftovers(lease))
             if self.log.state.background:
                 await self._settle_lost_calls()
+            if self._stopped_questions:
+                await self._settle_stopped_questions(lease)
             if self.log.state.paused:
                 await CallDesk(self._services, self.log).expire()
             while self._jobs and self.log.state.current is None:
@@ -505,6 +514,7 @@ class Lane:
             or state.background
             or self._answered_run
             or self._stopped_pauses
+            or self._stopped_questions
             or self.next_deadline <= now
         )
 
@@ -545,16 +555,26 @@ class Lane:
             call = state.calls.get(call_id)
             if call is None or call_id in services.background_calls or (call.settled and call.settled.child_run):
                 continue  # a child run is found again, and brings its outcome itself
-            if call.question is not None and call.question.kind == "long_running":
+            if call.is_outside:
+                if call.cancel is not None:
+                    await give_up_outside(services, self.log, call, call.cancel.cause)
                 continue  # nobody here works for it: its outcome is answered
             if await services.store.is_alive(call.owner):
                 continue
-            record_id, time = services.stamp()
-            lost = CallSettled(
-                id=record_id, time=time, run_id=call.run_id, call_id=call_id, name=call.call.name, status="unknown",
-                cause="crash", late=True,
+            await give_up_outside(services, self.log, call, "crash")
+
+    async def _settle_stopped_questions(self, lease: Lease) -> None:
+        records: list[Record] = []
+        for call in self._stopped_questions:
+            assert call.cancel is not None
+            record_id, time = self._services.stamp()
+            records.append(
+                CallSettled(
+                    id=record_id, time=time, run_id=call.run_id, call_id=call.call.call_id, name=call.call.name,
+                    status="cancelled" if call.has_started else "not_started", cause=call.cancel.cause,
+                )
             )  # fmt: skip
-            await record_late(services, self.log, lost)
+        await self.log.append(records, token=lease.token)
 
     async def _tell_end(self, run: RunState, *, redelivered: bool = False) -> None:
         self._telling_end = bool(self._services.app.hooks.at("on_run_end"))

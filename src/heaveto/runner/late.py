@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heaveto.core.fold import SessionState
+from heaveto.core.fold import CallState, SessionState
 from heaveto.core.notes import background_note
 from heaveto.errors import GuardTakenError, LogMovedError, StoreError
 from heaveto.events.contents import Content
-from heaveto.events.records import CallSettled, Queued, Record
+from heaveto.events.records import CallSettled, Cause, Queued, Record
 from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services, logger
 from heaveto.stores.base import Guard
@@ -41,6 +41,16 @@ async def record_late(
             logger.warning("the outcome of call %s is not recorded yet", settled.call_id, exc_info=error)
         await services.clock.sleep(pause)
     return await _record(services, log, settled, more)
+
+
+async def give_up_outside(services: Services, log: SessionLog, call: CallState, cause: Cause) -> None:
+    """Say of a call in the background for which nobody works here that what becomes of it is not known (P2)."""
+    record_id, time = services.stamp()
+    lost = CallSettled(
+        id=record_id, time=time, run_id=call.run_id, call_id=call.call.call_id, name=call.call.name, status="unknown",
+        cause=cause, late=True,
+    )  # fmt: skip
+    await record_late(services, log, lost)
 
 
 async def _record(services: Services, log: SessionLog, settled: CallSettled, more: Sequence[Record]) -> bool:
