@@ -17,6 +17,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 from heaveto import FunctionTool, LlmAgent, Runner, SqliteStore, ToolContext
@@ -25,7 +26,7 @@ from heaveto.testing.script import Step
 
 STORE = Path("gated_refund.db")
 BANK = os.environ.get("BANK", "")
-HERE = {"user_id": "al", "session_id": "s1"}
+HERE: dict[str, Any] = {"user_id": "al", "session_id": "s1"}
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows knows only the latter, and kills with it
 
 
@@ -88,7 +89,7 @@ class Bank(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
 
