@@ -587,6 +587,45 @@ async def test_rollback_stops_the_background_of_the_run(desk: MakeDesk) -> None:
     assert as_text(one.model.requests[-1].turns) == "user: second"
 
 
+async def test_rollback_of_a_run_whose_process_died(desk: MakeDesk) -> None:
+    """A message with `rollback` that finds a crashed run does not have it continued, but takes it back (F107)."""
+    data, held = MemoryData(), Held()
+    dying = MemoryStore(data)
+    one = desk(call("held"), store=dying, tools=[held.tool()])
+    run = await one.start("first", replace(QUICK, on_crash="resume"))
+    await held.began.wait()
+    dying.abandon()
+    other = desk(say("B"), store=MemoryStore(data), tools=[held.tool()])
+    assert (await asyncio.wait_for(other.ask("second", ROLLBACK), 5)).outcome == "completed"
+    log = await other.log()
+    ended = next(record for record in log if isinstance(record, RunEnded) and record.run_id == run.run_id)
+    assert (ended.outcome, ended.cause) == ("cancelled", "superseded")
+    assert as_text(other.model.requests[-1].turns) == "user: second"
+    [rewound] = [record for record in log if isinstance(record, Rewound)]
+    assert [effect.split()[0] for effect in rewound.not_undone] == ["held"]
+    check_promises(log)
+
+
+async def test_the_process_dies_between_the_stop_and_the_rollback(desk: MakeDesk) -> None:
+    """What a message wanted is stored with it: whoever carries it out takes the run back that it had stopped (F164)."""
+    data, held = MemoryData(), Held()
+    store = Dying(data, lands=False)
+    one = desk(call("held"), store=store, tools=[held.tool()])
+    await one.start("first")
+    await held.began.wait()
+    sending = asyncio.create_task(one.start("second", ROLLBACK))
+    await store.died.wait()
+    other = desk(say("B"), store=MemoryStore(data), tools=[held.tool()])
+    await asyncio.wait_for(other.runner.recover(), 5)
+    assert as_text(other.model.requests[-1].turns) == "user: second"
+    log = await other.log()
+    assert sum(isinstance(record, Rewound) for record in log) == 1
+    assert [record.outcome for record in log if isinstance(record, RunEnded)] == ["cancelled", "completed"]
+    check_promises(log)
+    store.buried.set()
+    await asyncio.wait({sending})
+
+
 # --- retry ------------------------------------------------------------------------------------------------------------
 
 
