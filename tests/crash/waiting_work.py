@@ -146,7 +146,9 @@ def brain(request: ModelRequest) -> Any:
     last, spent = request.turns[-1], usage(10, 5)
     if last.role == "tool":
         return (say(f"{request.agent} has done its part", chunks=2), spent)
-    if NEXT in text_of(last.parts) or "background call" in text_of(last.parts) or "Late result" in text_of(last.parts):
+    heard = text_of(last.parts)
+    is_next = any(NEXT in text_of(turn.parts) for turn in request.turns)
+    if is_next or "background call" in heard or "Late result" in heard:
         return (say("fine"), spent)
     return (*CALLS[request.agent], spent)
 
