@@ -38,6 +38,7 @@ WORDS: dict[Cause, str] = {
     "lease_lost": "another worker",
     "crash": "the process died",
     "error": "the run failed|ended with an error",
+    "expired": "answered in time",
 }
 """What the model must be able to read for each cause; no cause has the words of another one."""
 

@@ -36,6 +36,7 @@ from heaveto.events.records import (
     Limits,
     Message,
     Paused,
+    PauseRequested,
     Queued,
     Record,
     Rewound,
@@ -53,7 +54,7 @@ BRANCHES = ("", "par", "par.p1", "par.p2", "x@CALL", "par.p1@c1", "@c1", "par.p1
 STOPS: tuple[Cause, ...] = (
     "user", "deadline", "budget", "guardrail", "shutdown", "superseded", "disconnect", "lease_lost",
 )  # fmt: skip
-CAUSES: tuple[Cause, ...] = (*STOPS, "crash", "error")
+CAUSES: tuple[Cause, ...] = (*STOPS, "crash", "error", "expired")
 
 
 # --- parts --------------------------------------------------------------------------------------------------------
@@ -169,7 +170,12 @@ _settlements = _record(
     end_turn=st.booleans(),
     escalate=st.booleans(),
 )
-_waiting = st.builds(WaitingCall, call_id=call_ids, kind=st.sampled_from(("long_running", "confirmation")))
+_waiting = st.builds(
+    WaitingCall,
+    call_id=call_ids,
+    kind=st.sampled_from(("long_running", "confirmation", "input", "client", "operator")),
+    deadline=st.none() | st.just(5.0),
+)
 _rewrites = st.one_of(_record(Compacted, upto=seqs, summary=wild_contents), _record(Rewound, to=seqs))
 wild_records = st.one_of(
     _messages,
@@ -186,8 +192,9 @@ wild_records = st.one_of(
     ),
     _record(Queued, input=wild_contents),
     _record(CancelRequested, cause=st.sampled_from(CAUSES)),
-    _record(Paused, waiting=st.lists(_waiting, max_size=2).map(tuple)),
-    _record(Answered, call_id=call_ids, decision=st.just("result")),
+    _record(Paused, waiting=st.lists(_waiting, max_size=2).map(tuple), held=st.booleans()),
+    _record(Answered, call_id=call_ids, decision=st.sampled_from(("approve", "deny", "value", "result"))),
+    _record(PauseRequested),
     _record(CallProgress, call_id=call_ids, value=st.just(1)),
     _record(StateChanged, delta=st.sampled_from(({}, {"a": 1}, {"a": None}, {"app:a": 1}, {"user:b": None}))),
     _record(AgentCheckpoint, agent=agents, branch=branches, end_of_agent=st.booleans()),
@@ -258,12 +265,22 @@ class Scribe:
             try:
                 ended = self._drive(work)
             except _Paused:
+                if self.chance(30):
+                    self._beside()
                 work = self._resume(agent)
                 continue
             if not ended:
                 log.end(self._run_id)
             return
         self._close("stop")
+
+    def _beside(self) -> None:
+        """Carry out another run while this one waits (`on_text="keep"`)."""
+        run_id, requests = self._run_id, self._requests
+        if self.log.state.current is None and len(self.log.state.paused) < 3:
+            self._requests = {}
+            self.run()
+        self._run_id, self._requests = run_id, requests
 
     def _next_run_id(self) -> str:
         return f"run{len(self.log.state.runs) + 1}"
@@ -397,6 +414,8 @@ class Scribe:
         ready = [call for call in calls if not self._refuse(call)]
         waiting = [call for call in ready if not branch and self.chance(15)]
         ready = [call for call in ready if call not in waiting]
+        if waiting:
+            self._hold(waiting)
         yield
         at_once = self.chance(70)
         if at_once:
@@ -432,27 +451,57 @@ class Scribe:
     # --- pauses ---------------------------------------------------------------------------------------------------
 
     def _pause(self, waiting: list[FunctionCall]) -> None:
-        """A long-running call has begun when it waits; one that wants a confirmation has not."""
+        """Those that got no answer while the others worked hold the run up."""
+        if self.chance(30):
+            self._answer_one(waiting[0])
+        calls = self.log.state.calls
+        left = [calls[call.call_id].question for call in waiting if calls[call.call_id].is_waiting]
+        if left:
+            self.log.pause(self._run_id, *(question for question in left if question is not None))
+        raise _Paused
+
+    def _hold(self, waiting: list[FunctionCall]) -> None:
+        """A long-running call has begun when it waits; one that wants a confirmation has not. The run goes on."""
         for call in waiting:
             if self.chance(50):
                 self.log.start(self._run_id, call.call_id)
-        self.log.pause(self._run_id, *(WaitingCall(call.call_id, "long_running") for call in waiting))
-        raise _Paused
+        kind = self.pick("confirmation", "input", "client", "long_running")
+        self.log.pause_held(self._run_id, *(WaitingCall(call.call_id, kind, deadline=9.0) for call in waiting))
+
+    def _answer_one(self, call: FunctionCall) -> None:
+        decision = self.pick("approve", "approve", "deny", "value", "result")
+        self.log.answer(self._run_id, call.call_id, decision, expired=decision == "deny" and self.chance(30))
 
     def _resume(self, agent: str) -> Steps:
         yield  # a stop may come while it waits
         run = self.log.state.run(self._run_id)
         waiting = [call.call for call in run.calls.values() if call.phase == "waiting"]
         for call in waiting:
-            self.log.add(Answered, run_id=self._run_id, call_id=call.call_id, decision="approve")
-        self.log.run(self._run_id, run.input, attempt=run.attempt + 1, trigger="answer")
+            if run.calls[call.call_id].is_waiting:
+                self._answer_one(call)
+                yield
+        self.log.go_on(self._run_id)
         yield
         for call in waiting:
-            self.log.start(self._run_id, call.call_id)
-            yield
-            self._settle(call)
-            yield
+            yield from self._go_on_with(call)
         yield from self._agent(agent, "")
+
+    def _go_on_with(self, call: FunctionCall) -> Steps:
+        """Do what the answer says: execute the call, take the answer as its result, or do neither."""
+        answer = self.log.state.calls[call.call_id].answer
+        assert answer is not None
+        match answer.decision:
+            case "approve":
+                self.log.start(self._run_id, call.call_id)
+                yield
+                self._settle(call)
+            case "deny":
+                cause = "expired" if answer.expired else None
+                reason = {"reason": self.mark("res")} if self.chance(50) else None
+                self.log.settle(self._run_id, call.call_id, "denied", response=reason, cause=cause)
+            case _:
+                self.log.settle(self._run_id, call.call_id, response={"value": self.mark("res")})
+        yield
 
     # --- between runs ---------------------------------------------------------------------------------------------
 

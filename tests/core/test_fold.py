@@ -21,6 +21,8 @@ from heaveto.events.records import (
     CancelRequested,
     Limits,
     Message,
+    Paused,
+    PauseRequested,
     Queued,
     Record,
     Rewound,
@@ -351,3 +353,92 @@ def test_a_run_in_a_session_of_many_is_found() -> None:
     assert list(state.runs) == ["r9"]
     assert (state.current, state.current_run, state.last_seq) == (None, None, 1)
     assert isinstance(state.records[0], CancelRequested) and not isinstance(state.records[0], RunStarted)
+
+
+# --- pauses -----------------------------------------------------------------------------------------------------------
+
+
+def waiting_run() -> Log:
+    """A run with two calls, of which the first waits and the second works in the meantime."""
+    log = Log()
+    log.run("r1", "hi")
+    log.say("r1", call("c1"), call("c2"))
+    log.pause_held("r1", WaitingCall("c1", "confirmation"))
+    log.start("r1", "c2")
+    return log
+
+
+def test_a_held_call_does_not_pause_its_run() -> None:
+    """The run goes on around it; it is listed all the same."""
+    log = waiting_run()
+    run = log.state.run("r1")
+    assert (run.status, log.state.current, log.state.paused) == ("running", "r1", {})
+    assert [held.call.call_id for held in run.waiting] == ["c1"]
+    assert run.waits_within("") and not run.waits_within("other")
+
+
+def test_a_paused_run_is_nobodys_current_run() -> None:
+    """Others run meanwhile; the question is that of before, and its place in the order of questions, too."""
+    log = waiting_run()
+    first = log.state.calls["c1"].question_seq
+    log.settle("r1", "c2")
+    log.pause("r1", WaitingCall("c1", "confirmation", hint="again"))
+    state = log.state
+    assert (state.current, list(state.paused), state.run("r1").status) == (None, ["r1"], "paused")
+    assert (state.calls["c1"].question_seq, state.calls["c1"].question) == (first, WaitingCall("c1", "confirmation"))
+    log.run("r2", "beside it")
+    assert (state.current, list(state.paused)) == ("r2", ["r1"])
+    log.end("r2")
+    log.answer("r1", "c1")
+    assert not state.run("r1").waiting and list(state.paused) == ["r1"]
+    log.go_on("r1")
+    assert (state.current, state.paused, state.run("r1").status) == ("r1", {}, "running")
+
+
+def test_time_in_pauses_is_idle() -> None:
+    """Each pause counts from where it began to the next attempt; a clock that goes back counts nothing."""
+    log = Log()
+    for number, (paused, again) in enumerate(((10.0, 25.0), (30.0, 31.5), (50.0, 40.0))):
+        if not number:
+            log.run("r1", "hi")
+        log.put(Paused(id=f"p{number}", time=paused, run_id="r1", waiting=()))
+        log.put(RunStarted(id=f"s{number}", time=again, run_id="r1", input=Content(()), attempt=number + 2))
+    assert log.state.run("r1").idle_seconds == 16.5
+
+
+def test_only_the_first_answer_of_a_question_counts() -> None:
+    """Whatever stands behind it in the log (P8)."""
+    log = waiting_run()
+    first = log.answer("r1", "c1", "deny")
+    log.answer("r1", "c1", "approve")
+    log.answer("r1", "c2", "approve")
+    assert (log.state.calls["c1"].answer, log.state.calls["c2"].answer) == (first, None)
+
+
+def test_an_operators_pause_waits_like_a_call_and_leaves_no_trace() -> None:
+    """The wish, the pause, the yes; then another one may come. It belongs to no agent's calls."""
+    log = Log()
+    log.run("r1", "hi")
+    run = log.state.run("r1")
+    log.add(PauseRequested, run_id="r1")
+    log.add(PauseRequested, run_id="r1", by="second")
+    assert run.pause is not None and run.pause.by == ""
+    log.pause_held("r1", WaitingCall("op", "operator"))
+    assert run.pause is None and [held.call.call_id for held in run.waiting] == ["op"]
+    assert run.calls == {} and list(log.state.calls) == ["op"]
+    log.answer("r1", "op")
+    assert (run.operator, run.waiting, log.state.calls) == (None, [], {})
+    log.add(PauseRequested, run_id="r1", by="third")
+    assert run.pause is not None and run.pause.by == "third"
+
+
+def test_a_run_that_ends_in_a_pause_leaves_nothing_waiting() -> None:
+    """Stopped, declined or failed: its questions are closed with it (F86)."""
+    log = waiting_run()
+    log.add(PauseRequested, run_id="r1")
+    log.pause_held("r1", WaitingCall("op", "operator"))
+    log.pause("r1", WaitingCall("c1", "confirmation"), WaitingCall("op", "operator"))
+    log.cancel("r1")
+    assert (log.state.paused, log.state.current) == ({}, None)
+    assert not any(held.is_waiting for held in log.state.calls.values())
+    assert log.state.run("r1").status == "cancelled"

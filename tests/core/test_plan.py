@@ -55,6 +55,53 @@ def test_waiting_calls_are_waited_for() -> None:
     assert step(log) == Wait(("c2",))
 
 
+def test_what_is_ready_goes_first() -> None:
+    """A call that waits holds up neither its siblings nor one that was answered meanwhile (F92, F101)."""
+    log = begun("c1", "c2", "c3")
+    log.pause_held("r1", WaitingCall("c1", "confirmation"), WaitingCall("c2", "confirmation"))
+    assert step(log) == RunCalls((call("c3"),))
+    log.settle("r1", "c3")
+    assert step(log) == Wait(("c1", "c2"))
+    log.answer("r1", "c2", "deny")
+    assert step(log) == RunCalls((call("c2"),))
+    log.settle("r1", "c2", "denied")
+    assert step(log) == Wait(("c1",))
+
+
+def test_a_call_that_was_stopped_while_it_waited_is_settled() -> None:
+    """Nobody's answer is needed any more (F86)."""
+    log = begun("c1")
+    log.pause_held("r1", WaitingCall("c1", "confirmation"))
+    log.stop_call("r1", "c1")
+    assert step(log) == RunCalls((call("c1"),))
+
+
+def test_a_call_that_asked_in_a_process_that_is_gone_is_in_doubt() -> None:
+    """Its tool held on there; nobody's answer can bring it back."""
+    log = begun("c1")
+    log.start("r1", "c1")
+    log.pause_held("r1", WaitingCall("c1", "input"))
+    log.go_on("r1", "recovery")
+    assert step(log) == RunCalls((call("c1"),))
+
+
+def test_an_agent_that_works_as_a_tool_waits_with_what_waits_in_it() -> None:
+    """However deep; it goes on when that has its answer, and not before (F160)."""
+    log = begun("c1")
+    log.start("r1", "c1")
+    log.say("r1", "do it", author="user", branch="@c1")
+    log.say("r1", call("c2"), author="x", branch="@c1")
+    log.start("r1", "c2")
+    log.say("r1", call("c3"), author="y", branch="@c1@c2")
+    log.pause_held("r1", WaitingCall("c3", "confirmation"))
+    assert step(log) == Wait(("c1",))
+    assert step(log, "x", "@c1") == Wait(("c2",))
+    assert step(log, "y", "@c1@c2") == Wait(("c3",))
+    log.answer("r1", "c3")
+    assert step(log) == RunCalls((call("c1"),))
+    assert step(log, "y", "@c1@c2") == RunCalls((call("c3"),))
+
+
 def test_an_answer_that_a_crash_cut_off_is_asked_for_again() -> None:
     """The cut answer stays, and the model is asked to go on."""
     log = Log()
@@ -184,4 +231,5 @@ def check_plans(records: list[Record]) -> None:
                     ids = [proposed.call_id for proposed in planned.calls]
                     assert len(set(ids)) == len(ids)
                     planned_calls = [run.calls[call_id] for call_id in ids]
-                    assert all(call.settled is None and not call.is_waiting for call in planned_calls)
+                    assert all(call.settled is None for call in planned_calls)
+                    assert not any(call.is_waiting and call.phase == "waiting" for call in planned_calls)
