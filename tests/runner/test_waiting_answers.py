@@ -224,6 +224,18 @@ async def test_of_many_workers_that_answer_at_once_one_counts(desk: MakeDesk, me
     assert pay.executed == [{"order": 1}]
 
 
+async def test_a_repeated_start_finds_the_run_that_waits(desk: MakeDesk, store: Store) -> None:
+    """The same key and message are the same run, also in its pause: nothing is declined or run twice (F115)."""
+    at = waits(desk, say("ok"), store=store)
+    run = await paused(at, idempotency_key="k")
+    again = await at.start("go", GOES_ON, idempotency_key="k")
+    assert again.run_id == run.run_id
+    assert isinstance(await again.ending_or_pause(), Paused)
+    await answer(at, "pay")
+    assert await again.result() == "ok"
+    assert len(of(await at.log(), RunStarted)) == 2
+
+
 async def test_a_run_id_goes_on_with_what_is_there_to_do(desk: MakeDesk) -> None:
     """Without a message: a run that waits is left alone, one that has ended shows nothing more (F69)."""
     at = waits(desk, say("ok"))

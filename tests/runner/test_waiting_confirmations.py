@@ -35,7 +35,8 @@ BOTH: list[Medium] = ["memory", "sqlite"]
 
 
 def gated(func: Any, name: str = "pay", **options: Any) -> FunctionTool:
-    return FunctionTool(func, name=name, **{"require_confirmation": True, **options})
+    needs = options.pop("require_confirmation", True)
+    return FunctionTool(func, name=name, require_confirmation=needs, **options)
 
 
 async def test_a_gated_call_is_not_begun_before_its_yes(desk: MakeDesk, store: Store) -> None:

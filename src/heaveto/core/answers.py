@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from heaveto.core.fold import SessionState
 from heaveto.errors import (
@@ -161,7 +161,7 @@ def given_by_response(state: SessionState, response: FunctionResponse, *, by: st
             args = told.get("args")
             if args is not None and not isinstance(args, dict):
                 raise AnswerInvalidError(call_id, "args: edited arguments are an object")
-            return Given(call_id, "approve", told.get("payload"), args, by)
+            return Given(call_id, "approve", told.get("payload"), cast("dict[str, Json] | None", args), by)
         return Given(call_id, "deny", told.get("reason", told.get("payload")), by=by)
     if kind in ("confirmation", "operator"):
         raise AnswerKindError(call_id, "result", kind)

@@ -54,7 +54,6 @@ from heaveto.runner.results import recorded_result
 from heaveto.runner.services import logger
 from heaveto.tools.base import Confirmation, Tool
 
-
 _Outcome: TypeAlias = CallSettled | Paused | None
 """How a call leaves its work: settled, waiting for an answer, or, with None, as the stop of its run will say."""
 
