@@ -50,6 +50,7 @@ def check_promises(
         *_numbering(records),
         *_runs(records, open_runs),
         *_calls(records, executions),
+        *_answers(records),
         *_readers(records, seen),
         *_usage(records),
         *_hooks(records, told),
@@ -226,6 +227,31 @@ def _settlements(call: _Call, executions: int | None) -> Iterator[str]:
         yield f"{call} was never started and is said to be {first.status}"
     if executions and first.status in ("not_started", "denied") and not call.has_asked:
         yield f"{call} was executed and is said to be {first.status}"
+
+
+def _answers(records: Sequence[Record]) -> Iterator[str]:
+    """One answer for each question; what wants a yes is not executed before one; what got a no never is (P8)."""
+    asked: dict[str, str] = {}
+    decided: dict[str, str] = {}
+    for record in records:
+        match record:
+            case Paused():
+                if not (record.waiting or record.held):
+                    yield f"run {record.run_id} paused at {record.seq}, and nothing waits"
+                for waiting in record.waiting:
+                    asked.setdefault(waiting.call_id, waiting.kind)
+            case Answered():
+                if asked.pop(record.call_id, None) is None:
+                    yield f"call {record.call_id[-6:]} was answered at {record.seq}, and asked nothing any more"
+                decided[record.call_id] = record.decision
+            case CallStarted() if asked.get(record.call_id) == "confirmation":
+                yield f"call {record.call_id[-6:]} was started at {record.seq}, and nobody had said yes"
+            case CallStarted() if decided.get(record.call_id) == "deny" and record.attempt == 1:
+                yield f"call {record.call_id[-6:]} was started at {record.seq}, and had been denied"
+            case RunStarted(trigger="answer") if record.attempt == 1:
+                yield f"run {record.run_id} began at {record.seq} with an answer"
+            case _:
+                pass
 
 
 def _readers(records: Sequence[Record], seen: Iterable[Record | Delta]) -> Iterator[str]:
