@@ -11,6 +11,7 @@ import pytest
 from tests.runner.desk import SESSION, USER, Desk, Held
 from tests.runner.test_waiting_confirmations import gated
 from tests.runner.waiting import (
+    GOES_ON,
     HERE,
     Counted,
     MakeDesk,

@@ -96,7 +96,8 @@ class App:
         ):
             if limit is not None and limit < 1:
                 raise ConfigError(f"App {name!r}: {option} must be at least 1, or None for no limit; not {limit}")
-        self.name, self.root_agent, self.on_crash = name, root_agent, on_crash
+        self.name, self.root_agent = name, root_agent
+        self.on_crash: OnCrash = on_crash
         self.resumability_config = resumability_config or ResumabilityConfig(resumable is not False)
         self.on_tree_change, self.compaction = on_tree_change, compaction
         if compaction is not None:

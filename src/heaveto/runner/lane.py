@@ -28,7 +28,7 @@ from heaveto.errors import (
 from heaveto.events.records import CallSettled, Cause, Record, SessionKey, Trigger
 from heaveto.runner.calls import CallDesk
 from heaveto.runner.compaction import summarise
-from heaveto.runner.config import OnCrash, RunConfig
+from heaveto.runner.config import RunConfig
 from heaveto.runner.endings import seal_run, tell_end
 from heaveto.runner.host import AgentHost
 from heaveto.runner.inbox import Inbox
@@ -432,7 +432,7 @@ class Lane:
         if run is None:
             return None
         config = RunConfig.of_settings(run.settings)
-        wanted: OnCrash | None = "resume" if run.run_id in self._wanted else config.on_crash
+        wanted = "resume" if run.run_id in self._wanted else config.on_crash
         goes_on = may_resume(
             on_crash=wanted or self._services.app.on_crash,
             stopped=run.cancel is not None,
