@@ -496,7 +496,7 @@ class Scribe:
                 yield
                 self._settle(call)
             case "deny":
-                cause = "expired" if answer.expired else None
+                cause: Cause | None = "expired" if answer.expired else None
                 reason = {"reason": self.mark("res")} if self.chance(50) else None
                 self.log.settle(self._run_id, call.call_id, "denied", response=reason, cause=cause)
             case _:
