@@ -6,6 +6,8 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from heaveto.core.answers import check_answer
 from heaveto.core.fold import CallState, SessionState
 from heaveto.errors import (
@@ -122,8 +124,8 @@ class CallDesk:
                     check_answer(call_id, value, call.question.schema)
                 guard = Guard(f"answer:{call_id}:{call.question_seq}", record_id)
                 with suppress(LogMovedError, GuardTakenError):
-                    await self._log.append([answered], token=None, expect=self._log.state.last_seq, guard=guard)
-                    return answered
+                    seq = await self._log.append([answered], token=None, expect=self._log.state.last_seq, guard=guard)
+                    return replace(answered, seq=seq)
                 await self._log.refresh()
 
     def _answer(self, run_id: str, call_id: str) -> Answered | None:

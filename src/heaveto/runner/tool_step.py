@@ -212,6 +212,12 @@ def _has_outcome(live: LiveRun, call_id: str) -> bool:
     return call is not None and call.settled is not None
 
 
+def _has_failed(settled: CallSettled) -> bool:
+    """Whether a call failed by itself. That nobody knows its outcome counts; that it was stopped does not."""
+    is_in_doubt = settled.status == "unknown" and settled.cause is None
+    return settled.status == "failed" or settled.cause == "timeout" or is_in_doubt
+
+
 # --- in which order -----------------------------------------------------------------------------------------------
 
 
@@ -284,7 +290,7 @@ class _Group:
     def _fail_all(self) -> None:
         """If a call of the step has failed, stop those that run, and start no other."""
         calls = (self.live.run.calls.get(call_id) for call_id in self._step)
-        if any(call is not None and call.settled is not None and call.settled.status == "failed" for call in calls):
+        if any(call is not None and call.settled is not None and _has_failed(call.settled) for call in calls):
             for operation in self.operations:
                 operation.cut("sibling")
 
