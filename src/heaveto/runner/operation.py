@@ -289,15 +289,20 @@ class ToolOperation:
     # --- how an attempt ended -------------------------------------------------------------------------------------
 
     async def _returned(self, value: Any) -> CallSettled:
-        try:
-            response = await recorded_result(value, self.tool, self.call_id, self.live)
-        except NotSerializableError as error:
-            told = f"The tool ran, but its result cannot be recorded: {message_of(error)}"
-            return self.settlement("failed", {"error": told})
+        status, response = await self._recorded(value)
+        if status == "failed":
+            return self.settlement(status, response)
         if self.attempt.interrupted:
             return self.settlement("cancelled", response, self.attempt.stop_cause)
         replaced = await self._ask("after_tool", self.agent.after_tool_callbacks, response)
         return self.settlement("succeeded", response if replaced is None else replaced)
+
+    async def _recorded(self, value: Any) -> tuple[CallStatus, dict[str, Json]]:
+        """Return what the tool returned as it is recorded; or, as a failure, that it cannot be."""
+        try:
+            return "succeeded", await recorded_result(value, self.tool, self.call_id, self.live)
+        except NotSerializableError as error:
+            return "failed", {"error": f"The tool ran, but its result cannot be recorded: {message_of(error)}"}
 
     async def _raised(self, error: BaseException) -> CallSettled | None:
         """Say how a call ends whose attempt raised; `_AGAIN` if it has another one."""
@@ -353,9 +358,8 @@ class ToolOperation:
         if self.task is not None and not self.task.done():
             await asyncio.wait({self.task})
         try:
-            value = work.result()
-            response = await recorded_result(value, self.tool, self.call_id, self.live)
-            settled = self.settlement("cancelled" if attempt.interrupted else "succeeded", response)
+            status, response = await self._recorded(work.result())
+            settled = self.settlement("cancelled" if attempt.interrupted else status, response)
         except BaseException:  # noqa: BLE001 - however it ended: it ended after it was told to stop
             settled = self.settlement("cancelled", None, attempt.stop_cause)
         self.attempt.state.take_delta()  # what it set since it was fenced is not recorded
@@ -370,8 +374,7 @@ class ToolOperation:
             if self.task is not None and not self.task.done():
                 await asyncio.wait({self.task})
             if self.attempt is attempt:
-                response = await recorded_result(value, self.tool, self.call_id, self.live)
-                await self._record_late(self.settlement("succeeded", response))
+                await self._record_late(self.settlement(*await self._recorded(value)))
 
         self.live.services.listen(record(), f"outcome of call {self.call_id} of {self.tool.name}")
 
@@ -497,7 +500,9 @@ class ToolOperation:
         """Ask the tool what an attempt of a dead process did; None if it did nothing, and the call is executed now."""
         if (found := await self._probe({}, "crash")) is not None:
             return found
-        return None if await self._begin_next() else self.settlement("unknown", None, "crash")
+        if await self._begin_next():
+            return None
+        return self.settlement("not_started", None, self.stop_cause)  # its tool says that it had no effect
 
     # --- its records ----------------------------------------------------------------------------------------------
 
@@ -584,7 +589,7 @@ class ToolOperation:
     def output_key(self) -> str:
         return f"output:{self.call_id}"
 
-    def put_out(self, piece: Json) -> None:
+    def put_out(self, text: str) -> None:
         """Show a piece of its output, and keep it."""
         draft = self.live.drafts.get(self.output_key)
         if draft is None:
@@ -592,7 +597,7 @@ class ToolOperation:
                 run_id=self.live.run_id, call_id=self.call_id, author=self.agent.name, branch=self.agent_ctx.branch
             )
         assert isinstance(draft, CallOutput)
-        draft.put(piece)
+        draft.put(text)
         self.live.draft_grew(draft)
 
     # --- questions, and going into the background -----------------------------------------------------------------
