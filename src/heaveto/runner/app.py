@@ -59,7 +59,8 @@ class App:
         ):
             if limit is not None and limit < 1:
                 raise ConfigError(f"App {name!r}: {option} must be at least 1, or None for no limit; not {limit}")
-        self.name, self.root_agent, self.on_crash = name, root_agent, on_crash
+        self.name, self.root_agent = name, root_agent
+        self.on_crash: OnCrash = on_crash
         self.max_concurrent_calls = max_concurrent_calls
         self.max_concurrent_calls_per_user = max_concurrent_calls_per_user
         self.agents = check_tree(root_agent)

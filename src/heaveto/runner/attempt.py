@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from heaveto.agents.base import BaseAgent
@@ -15,6 +16,7 @@ from heaveto.errors import RunCancelled
 from heaveto.events.contents import ArtifactInfo, Blob, Json
 from heaveto.events.records import Answered, CallProgress, Cause, ParentCall, Paused, WaitingCall
 from heaveto.runner.blocking import run_in_thread
+from heaveto.runner.output import piece_text
 from heaveto.runner.services import logger
 from heaveto.tools.base import Reply, ToolContext, end_context
 
@@ -175,14 +177,15 @@ class Attempt:
         asyncio.run_coroutine_threadsafe(self.progress(value), self._loop).result()
 
     def output(self, piece: Json) -> None:
+        text = piece_text(piece)
         if threading.get_ident() == self._thread:
-            self._put_out(piece)
+            self._put_out(text)
         else:
-            self._loop.call_soon_threadsafe(self._put_out, piece)
+            self._loop.call_soon_threadsafe(self._put_out, text)
 
-    def _put_out(self, piece: Json) -> None:
+    def _put_out(self, text: str) -> None:
         if not self._is_over:
-            self._operation.put_out(piece)
+            self._operation.put_out(text)
 
     async def ask(self, hint: str, schema: dict[str, Json] | None) -> Reply:
         async with self._asking:
@@ -238,7 +241,7 @@ class Attempt:
         operation, ctx = self._operation, self.ctx
         parent = ParentCall(ctx.session, ctx.run_id, ctx.call_id, operation.tool.name)
         children = operation.live.services.children
-        child = await children.start(parent, agent, task)
+        child = await children.start(parent, agent, task, replace(operation.live.config, busy_policy="queue"))
         await operation.detach({"run_id": child.run_id}, child_run=child.run_id)
         try:
             await child.wait()
