@@ -11,7 +11,7 @@ import pytest
 from tests.runner.desk import Desk, Held, HeldThread, states
 
 from heaveto import AgentTool, LlmAgent, ParallelAgent, Retry, RunConfig, SequentialAgent, SqliteStore, ToolContext
-from heaveto.errors import ModelError, ToolFatalError, UnknownCallError, UnknownRunError
+from heaveto.errors import DetachError, ModelError, ToolFatalError, UnknownCallError, UnknownRunError
 from heaveto.events.contents import calls_of
 from heaveto.events.records import CallSettled, CancelRequested, Message, Record
 from heaveto.stores.base import Store
@@ -342,22 +342,37 @@ async def test_an_agent_as_a_tool_may_be_tried_again_behind_its_limit(desk: Make
     assert (await at.settled())["inner"].response == {"result": "Second time."}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the end of the run interrupts what an agent does that was moved into the background, as if it had crashed",
-)
-async def test_an_agent_as_a_tool_that_is_moved_into_the_background(desk: MakeDesk) -> None:
-    """Of a call that its agent has begun nobody says that its process died: it did not (F138, P2)."""
+async def test_an_agent_as_a_tool_does_not_go_into_the_background(desk: MakeDesk) -> None:
+    """What an agent does within a call belongs to its run and ends with it; the refusal says what to use (F138)."""
     held = Held()
     inner = LlmAgent("inner", ScriptedModel(call("held"), say("done")), tools=[held.tool()])
-    at = desk(call("inner", request="do it"), say("ok"), say("heard"), tools=[AgentTool(inner)])
+    at = desk(call("inner", request="do it"), say("ok"), tools=[AgentTool(inner)])
     run = await at.start("go", SHORT)
     await held.began.wait()
-    await at.runner.detach(run.run_id, (await proposed(at, "inner"))[0])
-    await run.wait()
+    with pytest.raises(DetachError, match="background=True"):
+        await at.runner.detach(run.run_id, (await proposed(at, "inner"))[0])
     held.may_end.set()
-    await at.until_settled("inner", late=True)
-    assert ("unknown", "crash", False) not in await at.settlements("held")
+    assert await run.result() == "ok"
+
+
+async def test_a_tool_with_an_agent_at_work_does_not_go_into_the_background(desk: MakeDesk) -> None:
+    """Neither while the agent works nor before: its work would end with the run (F138)."""
+    refused: list[DetachError] = []
+    inner = LlmAgent("inner", ScriptedModel(say("done")))
+
+    async def first_away(ctx: ToolContext) -> str:
+        """Go away, then work."""
+        await ctx.detach()
+        try:
+            return await ctx.run_agent(inner, "do it")
+        except DetachError as error:
+            refused.append(error)
+            return "refused"
+
+    at = desk(call("first_away"), say("ok"), say("heard"), tools=[first_away])
+    assert (await at.ask()).outcome == "completed"
+    await at.until_settled("first_away", late=True)
+    assert len(refused) == 1
 
 
 # --- who asks -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from heaveto.agents.base import BaseAgent
-from heaveto.errors import RunCancelled
+from heaveto.errors import DetachError, RunCancelled
 from heaveto.events.contents import ArtifactInfo, Blob, Json
 from heaveto.events.records import Answered, CallProgress, Cause, ParentCall, Paused, WaitingCall
 from heaveto.runner.blocking import run_in_thread
@@ -106,6 +106,7 @@ class Attempt:
         self.is_out_of_time = self.interrupted = self._is_over = False
         self._hooks: list[Callable[[], None]] = []
         self._asking = asyncio.Lock()
+        self._agents_at_work = 0
 
     # --- its work -------------------------------------------------------------------------------------------------
 
@@ -216,6 +217,8 @@ class Attempt:
         )  # fmt: skip
 
     async def detach(self, response: dict[str, Json] | None) -> None:
+        if self._agents_at_work:
+            raise DetachError(self.ctx.call_id)
         await self._operation.detach(response)
 
     async def save_artifact(self, name: str, content: Blob) -> int:
@@ -234,8 +237,14 @@ class Attempt:
         await self._operation.live.request_stop("user", by, reason)
 
     async def run_agent(self, agent: BaseAgent, task: str) -> str:
+        if self._operation.is_in_background:
+            raise DetachError(self.ctx.call_id)
         ctx = self._operation.agent_ctx
-        return await ctx.host.run_task(agent, f"{ctx.branch}@{self.ctx.call_id}", task)
+        self._agents_at_work += 1
+        try:
+            return await ctx.host.run_task(agent, f"{ctx.branch}@{self.ctx.call_id}", task)
+        finally:
+            self._agents_at_work -= 1
 
     async def run_in_background(self, agent: BaseAgent, task: str) -> None:
         operation, ctx = self._operation, self.ctx

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from heaveto.agents.llm import LlmAgent
+from heaveto.agents.tool import AgentTool
 from heaveto.core.answers import check_answer
-from heaveto.core.fold import CallState, SessionState
+from heaveto.core.fold import CallState, SessionState, is_within
 from heaveto.errors import (
     AnswerConflictError,
+    DetachError,
     GuardTakenError,
     LogMovedError,
     NotWaitingError,
@@ -94,6 +97,8 @@ class CallDesk:
                     return call_id
                 if call.phase != "started":
                     raise self._unknown(run_id, call_id)
+                if self._has_agent_within(call):
+                    raise DetachError(call_id)
                 record_id, time = self._services.stamp()
                 detached = CallSettled(
                     id=record_id, time=time, run_id=run_id, call_id=call_id, name=call.call.name, status="detached"
@@ -134,6 +139,14 @@ class CallDesk:
             if isinstance(record, Answered) and record.call_id == call_id and record.run_id == run_id:
                 return record
         return None
+
+    def _has_agent_within(self, call: CallState) -> bool:
+        """Whether an agent works in the call, as a part of its run: that ends with the run."""
+        agent = self._services.app.agents.get(call.agent)
+        tool = agent.toolbox.get(call.call.name) if isinstance(agent, LlmAgent) else None
+        inside = f"{call.branch}@{call.call.call_id}"
+        began = any(is_within(branch, inside) for branch, _ in self._log.state.run(call.run_id).threads)
+        return began or (isinstance(tool, AgentTool) and not tool.background)
 
     def _call(self, run_id: str, call_id: str) -> CallState:
         call = self._log.state.calls.get(call_id)

@@ -336,6 +336,7 @@ class Runner:
 
         Raises:
             UnknownRunError, UnknownCallError: there is no such call, or it is not running.
+            DetachError: an agent works in it, as a part of its run.
         """
         lane = await self._lane_of(run_id)
         return await CallDesk(self._services, lane.log).detach(run_id, call_id)
