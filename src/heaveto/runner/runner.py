@@ -46,7 +46,7 @@ from heaveto.ids import IdSource, SystemIds
 from heaveto.models.base import Model
 from heaveto.runner.app import App
 from heaveto.runner.calls import CallDesk, Question, open_questions
-from heaveto.runner.checks import require_id, require_message, require_parts_of_runner
+from heaveto.runner.checks import require_id, require_message, require_parts_of_runner, require_scope
 from heaveto.runner.children import ChildRuns
 from heaveto.runner.config import RunConfig
 from heaveto.runner.facade import Background
@@ -275,6 +275,7 @@ class Runner:
 
         Raises:
             UnknownRunError: the store has no such run, and no session was named.
+            InputError: there is no such scope.
         """
         if user_id is not None and session_id is not None:
             key: SessionKey | None = self._key(user_id, session_id)
@@ -287,6 +288,7 @@ class Runner:
     async def _stop(
         self, run_id: str, key: SessionKey, cause: Cause, by: str, reason: str, scope: StopScope = "children"
     ) -> StopReport:
+        require_scope(scope)
         lane = self._lane(key)
         live = lane.live if lane.live is not None and lane.live.run_id == run_id else None
         if live is not None:
