@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from heaveto.agents.base import BaseAgent
+from heaveto.core.fold import task_branch
 from heaveto.errors import DetachError, RunCancelled
 from heaveto.events.contents import ArtifactInfo, Blob, Json
 from heaveto.events.records import Answered, CallProgress, Cause, ParentCall, Paused, WaitingCall
@@ -240,9 +241,10 @@ class Attempt:
         if self._operation.is_in_background:
             raise DetachError(self.ctx.call_id)
         ctx = self._operation.agent_ctx
+        branch = task_branch(ctx.branch, self.ctx.call_id, next(self._operation.tasks))
         self._agents_at_work += 1
         try:
-            return await ctx.host.run_task(agent, f"{ctx.branch}@{self.ctx.call_id}", task)
+            return await ctx.host.run_task(agent, branch, task)
         finally:
             self._agents_at_work -= 1
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from heaveto.agents.llm import LlmAgent
 from heaveto.agents.tool import AgentTool
 from heaveto.core.answers import check_answer
-from heaveto.core.fold import CallState, SessionState, is_within
+from heaveto.core.fold import CallState, SessionState, calls_around
 from heaveto.errors import (
     AnswerConflictError,
     DetachError,
@@ -144,8 +144,8 @@ class CallDesk:
         """Whether an agent works in the call, as a part of its run: that ends with the run."""
         agent = self._services.app.agents.get(call.agent)
         tool = agent.toolbox.get(call.call.name) if isinstance(agent, LlmAgent) else None
-        inside = f"{call.branch}@{call.call.call_id}"
-        began = any(is_within(branch, inside) for branch, _ in self._log.state.run(call.run_id).threads)
+        threads = self._log.state.run(call.run_id).threads
+        began = any(call.call.call_id in calls_around(branch) for branch, _ in threads)
         return began or (isinstance(tool, AgentTool) and not tool.background)
 
     def _call(self, run_id: str, call_id: str) -> CallState:

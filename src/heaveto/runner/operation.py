@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.close import Work, output_response
+from heaveto.core.fold import calls_around, task_branch
 from heaveto.core.gate import Key, SlotRequest
 from heaveto.errors import (
     InDoubtError,
@@ -37,6 +38,7 @@ from heaveto.events.records import (
     CallStarted,
     CallStatus,
     Cause,
+    Message,
     Record,
     StateChanged,
 )
@@ -90,6 +92,7 @@ class ToolOperation:
         self.released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.fatal: Exception | None = None
         self.saves = itertools.count()
+        self.tasks = itertools.count(self._first_task() if self.in_doubt else 1)
         self._slots: SlotRequest | None = None
         self._stop_cause: Cause | None = None
         self._run_cause: Cause | None = None
@@ -105,6 +108,20 @@ class ToolOperation:
     @property
     def call_id(self) -> str:
         return self.call.call_id
+
+    def _first_task(self) -> int:
+        """Return the number of the first task that the attempt of a dead process gave to an agent.
+
+        A further attempt in the same process gives its tasks anew. One behind a crash goes on with those of the
+        attempt before, in the order in which they were given.
+        """
+        tasks = first = 0
+        for record in self.live.session.records[self.live.run.started_seq :]:
+            if isinstance(record, CallStarted) and record.call_id == self.call_id and record.previous is not None:
+                first = tasks
+            elif isinstance(record, Message) and record.author == "user":
+                tasks += record.branch == task_branch(self.agent_ctx.branch, self.call_id, tasks + 1)
+        return first + 1
 
     # --- its life -------------------------------------------------------------------------------------------------
 
@@ -186,7 +203,7 @@ class ToolOperation:
         if not slots:
             return None
         # A call of an agent that works as a tool is inside that tool's call: its branch tells.
-        inside = tuple((self.live.run_id, part.split(".")[0]) for part in self.agent_ctx.branch.split("@")[1:])
+        inside = tuple((self.live.run_id, call_id) for call_id in calls_around(self.agent_ctx.branch))
         return SlotRequest(self.live.run_id, self.call_id, user, slots, inside)
 
     # --- inside ---------------------------------------------------------------------------------------------------
@@ -515,7 +532,7 @@ class ToolOperation:
         return CallSettled(
             id=record_id, time=time, run_id=self.live.run_id, call_id=self.call_id, name=self.tool.name,
             status=status, response=response, cause=cause, late=self.live.sealing or self.is_in_background,
-            end_turn=ctx.end_turn, escalate=ctx.escalate,
+            end_turn=bool(ctx.end_turn), escalate=bool(ctx.escalate),
         )  # fmt: skip
 
     def _put_out(self) -> dict[str, Json] | None:

@@ -11,8 +11,10 @@ from typing import Any
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.close import output_response
+from heaveto.core.fold import calls_around
 from heaveto.core.replay import recover_call
-from heaveto.errors import CallbackAnswerError, ToolArgumentsError
+from heaveto.errors import CallbackAnswerError, NotSerializableError, ToolArgumentsError
+from heaveto.events.codec import decode_value, encode_value
 from heaveto.events.contents import FunctionCall, Json, text_of
 from heaveto.events.records import CallSettled, CallStatus, Cause, Record
 from heaveto.runner.failure import message_of
@@ -129,6 +131,10 @@ class _Preparation:
         if given is not None:
             return await self._early(operation, await operation.replaced(given))
         self.live.stage(*operation.state_changes())  # theirs, not the attempt's: no other one asks them again
+        try:
+            args = decode_value(encode_value(args, "args"))
+        except NotSerializableError as error:
+            return self._refused(f"A callback changed the arguments, and they do not fit: {message_of(error)}.")
         if args != self.call.args:
             bound = self._bound(operation.tool, args)
             if isinstance(bound, str):
@@ -274,8 +280,8 @@ class _Group:
 
     def _cause_of_agent(self) -> Cause:
         """Why the call is stopped that the agent works for; where it works for none, another part of the run failed."""
-        _, isolated, rest = self.operations[0].agent_ctx.branch.rpartition("@")
-        outer = self.live.operations.get(rest.split(".")[0]) if isolated else None
+        around = calls_around(self.operations[0].agent_ctx.branch)
+        outer = self.live.operations.get(around[-1]) if around else None
         cause = outer.attempt.cancelled if isinstance(outer, ToolOperation) else None
         return cause or "error"
 
