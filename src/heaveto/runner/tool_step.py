@@ -160,7 +160,8 @@ class _Preparation:
         return ToolOperation(self.live, self.agent, self.ctx, self.call, tool, bound, args, probe=recovery == "probe")
 
     def _refused(self, why: str) -> list[Record]:
-        return self._failed(f"{why} The call was not executed.")
+        stop = "" if why.endswith((".", "!", "?")) else "."
+        return self._failed(f"{why}{stop} The call was not executed.")
 
     def _failed(self, error: str) -> list[Record]:
         return [settle_call(self.live, self.call, "failed", {"error": error})]
