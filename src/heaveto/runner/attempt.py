@@ -17,8 +17,9 @@ from heaveto.errors import DetachError, RunCancelled
 from heaveto.events.contents import ArtifactInfo, Blob, Json
 from heaveto.events.records import Answered, CallProgress, Cause, ParentCall, Paused, WaitingCall
 from heaveto.runner.blocking import run_in_thread
+from heaveto.runner.detached import to_its_end
 from heaveto.runner.output import piece_text
-from heaveto.runner.services import logger
+from heaveto.runner.services import ChildRun, logger
 from heaveto.tools.base import Reply, ToolContext, end_context
 
 if TYPE_CHECKING:
@@ -252,15 +253,26 @@ class Attempt:
         operation, ctx = self._operation, self.ctx
         parent = ParentCall(ctx.session, ctx.run_id, ctx.call_id, operation.tool.name)
         children = operation.live.services.children
-        child = await children.start(parent, agent, task, replace(operation.live.config, busy_policy="queue"))
-        await operation.detach({"run_id": child.run_id}, child_run=child.run_id)
+        config = replace(operation.live.config, busy_policy="queue")
+        starting = asyncio.ensure_future(children.start(parent, agent, task, config))
+        try:
+            child = await asyncio.shield(starting)
+            await operation.detach({"run_id": child.run_id}, child_run=child.run_id)
+        except BaseException:  # also the moment in which it has begun, and nobody else knows of it yet
+            await to_its_end(self._stop_child(starting))
+            raise
         try:
             await child.wait()
         except asyncio.CancelledError:
-            await child.cancel(cause=self.cancelled or "user", by=f"run {ctx.run_id}")
+            await to_its_end(self._stop_child(starting))
             raise
         finally:
             await children.deliver(operation.live.services, child.state, child.run_id)
+
+    async def _stop_child(self, starting: asyncio.Future[ChildRun]) -> None:
+        await asyncio.wait({starting})
+        if not starting.cancelled() and starting.exception() is None:
+            await starting.result().cancel(cause=self.cancelled or "user", by=f"run {self.ctx.run_id}")
 
 
 async def _contained(work: Awaitable[Any]) -> Any:

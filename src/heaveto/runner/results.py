@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from heaveto.events.contents import Blob, Json
+from heaveto.runner.detached import to_its_end
 from heaveto.runner.failure import message_of
 from heaveto.runner.live import LiveRun
 from heaveto.runner.services import logger
@@ -47,18 +45,6 @@ def _is_surely_small(response: dict[str, Json], limit: int) -> bool:
     return room > 0
 
 
-async def _to_its_end(saving: Coroutine[Any, Any, int]) -> int:
-    """Let a result be stored although its call is stopped meanwhile: the tool has finished, so it is kept (P4).
-
-    A stop does not wait for it beyond its grace.
-    """
-    task = asyncio.ensure_future(saving)
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait({task})
-    return task.result()
-
-
 async def _stored(response: dict[str, Json], encoded: bytes, name: str, call_id: str, live: LiveRun) -> dict[str, Json]:
     only = response.get("result") if len(response) == 1 else None
     if isinstance(only, str):
@@ -69,7 +55,8 @@ async def _stored(response: dict[str, Json], encoded: bytes, name: str, call_id:
         blob = Blob(mime_type="application/json", content=encoded)
     stub: dict[str, Json] = {"size_bytes": len(blob.content), "preview": text[:_PREVIEW_CHARACTERS]}
     try:
-        version = await _to_its_end(live.services.artifacts.save(live.key, artifact, blob, id=call_id))
+        # The tool has finished, so its result is kept (P4), although its call may be stopped meanwhile.
+        version = await to_its_end(live.services.artifacts.save(live.key, artifact, blob, id=call_id))
     except Exception as error:  # noqa: BLE001 - an edge: whatever the artifact service raises, the tool ran
         logger.exception("the result of call %s could not be stored", call_id)
         return {
