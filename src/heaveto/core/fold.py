@@ -305,7 +305,9 @@ class SessionState:
         if call.phase == "settled" and not is_outcome:
             return
         call.phase = advance_call(call.phase, "settle")
-        call.settled, call.question = record, None
+        call.settled = record
+        if not call.is_in_background:  # what works on still wants its answer
+            call.question = None
         if record.status != "not_started" and record.cause != "crash":
             run.fruitless = 0
         if call.is_in_background:
