@@ -11,9 +11,10 @@ from tests.runner.desk import SESSION, USER, Desk, Held, as_text
 
 from heaveto import AgentTool, LlmAgent, RunConfig, ToolContext
 from heaveto.core.request import ModelRequest
+from heaveto.errors import DetachError
 from heaveto.events.records import CallSettled, CallStarted, Paused
 from heaveto.stores.base import Store
-from heaveto.testing import ScriptedModel, call, say
+from heaveto.testing import ScriptedModel, call, gate, say
 from heaveto.testing.script import Answer
 from heaveto.tools.function import FunctionTool
 from heaveto.tools.retry import Retry
@@ -191,6 +192,32 @@ async def test_a_further_attempt_leaves_alone_what_an_agent_of_the_one_before_st
     assert ended.outcome == "completed"
     assert held.calls == 1
     assert "crash" not in {cause for _, cause, _ in await at.settlements("held")}
+
+
+async def test_a_call_whose_agent_has_said_nothing_yet_stays_in_its_run(desk: MakeDesk) -> None:
+    """The agent would end with the run; it has its task already. When it is done, the call may be moved (F138)."""
+    asked, done, go_on = gate(), asyncio.Event(), asyncio.Event()
+    agent = LlmAgent("child", ScriptedModel((asked, say("I say."))))
+
+    async def job(ctx: ToolContext) -> Any:
+        """Work."""
+        said = await ctx.run_agent(agent, "work")
+        done.set()
+        await go_on.wait()
+        return said
+
+    at = desk(call("job"), say("It works."), say("It is done."), tools=[job])
+    run = await at.start()
+    await asked.reached()
+    call_id = await at.call_id("job")
+    with pytest.raises(DetachError):
+        await at.runner.detach(run.run_id, call_id)
+    asked.open()
+    await done.wait()
+    await at.runner.detach(run.run_id, call_id)
+    assert (await run.wait()).outcome == "completed"
+    go_on.set()
+    assert (await at.until_settled("job", late=True)).response == {"result": "I say."}
 
 
 def in_background(agent: LlmAgent) -> AgentTool:

@@ -21,7 +21,7 @@ from heaveto.errors import (
     UnknownCallError,
 )
 from heaveto.events.contents import Json
-from heaveto.events.records import Answered, CallSettled, Cause, WaitingCall
+from heaveto.events.records import AgentCheckpoint, Answered, CallSettled, Cause, Message, WaitingCall
 from heaveto.runner.config import RunConfig
 from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services
@@ -146,7 +146,17 @@ class CallDesk:
         tool = agent.toolbox.get(call.call.name) if isinstance(agent, LlmAgent) else None
         threads = self._log.state.run(call.run_id).threads
         began = any(call.call.call_id in calls_around(branch) for branch, _ in threads)
-        return began or (isinstance(tool, AgentTool) and not tool.background)
+        return began or self._has_open_task(call) or (isinstance(tool, AgentTool) and not tool.background)
+
+    def _has_open_task(self, call: CallState) -> bool:
+        """Whether the call has given an agent a task behind which none has ended: it may not have said anything yet."""
+        ended, tasks = set[str](), list[str]()
+        for record in reversed(self._log.state.records[call.seq :]):
+            if isinstance(record, AgentCheckpoint) and record.end_of_agent:
+                ended.add(record.branch)
+            elif isinstance(record, Message) and record.author == "user" and record.branch not in ended:
+                tasks.append(record.branch)
+        return any(call.call.call_id in calls_around(branch) for branch in tasks)
 
     def _call(self, run_id: str, call_id: str) -> CallState:
         call = self._log.state.calls.get(call_id)
