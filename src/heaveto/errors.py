@@ -18,6 +18,7 @@
     │   └── MissingExtraError
     ├── NotFoundError           UnknownSessionError, UnknownRunError, UnknownCallError
     ├── SessionBusyError        the busy policy is "reject" and the session is busy
+    ├── DetachError             a call cannot go into the background
     ├── NotWaitingError         an answer to a call that waits for none
     ├── AnswerConflictError     another answer came first
     ├── RunnerClosedError       the runner is closing or closed
@@ -290,6 +291,20 @@ class SessionBusyError(HeavetoError):
         running = f"run {run_id}" if run_id else "another run"
         super().__init__(f"session {key} is busy with {running}")
         self.key, self.run_id = key, run_id
+
+
+class DetachError(HeavetoError):
+    """The call cannot go into the background: an agent works in it as a part of its run. Nothing was written.
+
+    Use ``AgentTool(agent, background=True)``, whose agent has a run of its own.
+    """
+
+    def __init__(self, call_id: str) -> None:
+        super().__init__(
+            f"call {call_id!r} cannot go into the background: an agent works in it as a part of this run; "
+            "use AgentTool(agent, background=True)"
+        )
+        self.call_id = call_id
 
 
 class AnswerError(HeavetoError):

@@ -374,7 +374,7 @@ def test_a_held_call_does_not_pause_its_run() -> None:
     run = log.state.run("r1")
     assert (run.status, log.state.current, log.state.paused) == ("running", "r1", {})
     assert [held.call.call_id for held in run.waiting] == ["c1"]
-    assert run.waits_within("") and not run.waits_within("other")
+    assert not run.waits_in("c2")
 
 
 def test_a_paused_run_is_nobodys_current_run() -> None:

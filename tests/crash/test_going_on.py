@@ -399,6 +399,32 @@ async def test_an_agent_as_tool_goes_on_inside(site: Site) -> None:
     check_promises(log)
 
 
+async def test_the_second_agent_of_a_call_goes_on_inside(site: Site) -> None:
+    """Each agent that a call lets work goes on with its own task: the first has ended, the second is continued."""
+    work = Work()
+
+    def nested(model: ScriptedModel) -> BaseAgent:
+        inner = LlmAgent("inner", model, tools=[work.tool("never")])
+
+        async def both(ctx: ToolContext) -> list[str]:
+            """Let it work twice."""
+            return [await ctx.run_agent(inner, "alpha"), await ctx.run_agent(inner, "beta")]
+
+        return LlmAgent("outer", model, tools=[FunctionTool(both, replay="safe")])
+
+    first = site.process(call("both"), say("alpha is done"), call("work"), agent=nested)
+    run = await first.start("one")
+    await work.began.wait()
+    first.kill()
+    second = site.process(say("beta is done"), say("outer is done"), agent=nested)
+    log = await second.recover()
+    assert ending(log, run.run_id).outcome == "completed"
+    assert len(work.calls) == 1
+    assert "['alpha is done', 'beta is done']" in second.told()
+    assert settlements(log) == [("unknown", "crash"), ("succeeded", None)]
+    check_promises(log)
+
+
 # --- what stands around calls -----------------------------------------------------------------------------------------
 
 

@@ -28,7 +28,7 @@ from heaveto.testing.promises import check_promises, lost_messages
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs POSIX signals")
 
-KILLS = 12
+KILLS = 8
 LONGEST_SECONDS = 1.4
 SLACK_SECONDS = 0.5
 """How much later than promised a draft may reach the file on a busy machine."""

@@ -13,7 +13,7 @@ from tests.runner.desk import SESSION, USER, Desk, Held, HeldThread, states
 from tests.runner.test_store_trouble import TroubledStore, once
 
 from heaveto import App, LlmAgent, MemoryStore, RunConfig, Runner, SqliteStore, ToolContext
-from heaveto.errors import UnknownCallError
+from heaveto.errors import InputError, UnknownCallError
 from heaveto.events.records import CallSettled, CancelRequested, Queued, Record, RunEnded, RunStarted
 from heaveto.stores.base import Store
 from heaveto.stores.memory import MemoryData
@@ -188,6 +188,25 @@ async def test_a_stop_reaches_as_far_as_its_scope_says(desk: MakeDesk, scope: An
         await settle()
         assert triggers(await at.log()) == ["message"]
         assert await at.settlements("job") == [("detached", None, False), ("cancelled", "user", True)]
+
+
+async def test_a_scope_that_there_is_not_stops_nothing(desk: MakeDesk) -> None:
+    """It is refused, before and after the run's end, and what works goes on."""
+    held, pause = Held("the report"), gate()
+    at = desk(call("job"), (say("half"), pause), say("heard"), tools=[by_itself(held)])
+    run = await at.start("go", SHORT)
+    nowhere: Any = "childern"
+    await pause.reached()
+    with pytest.raises(InputError, match="scope must be one of turn, children, everything"):
+        await run.cancel(scope=nowhere)
+    pause.open()
+    assert (await run.wait()).outcome == "completed"
+    with pytest.raises(InputError, match="scope must be one of"):
+        await at.runner.cancel(run.run_id, scope=nowhere)
+    assert not held.left.is_set()
+    held.may_end.set()
+    await over(at, 2)
+    assert (await at.settled())["job"].status == "succeeded"
 
 
 async def test_a_stop_after_the_end_reaches_what_works_on(desk: MakeDesk, store: Store) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.runner.desk import Desk, Held, HeldThread, states
 
-from heaveto import AgentTool, LlmAgent, RunConfig, SequentialAgent, SqliteStore, ToolContext
-from heaveto.errors import ModelError, UnknownCallError, UnknownRunError
+from heaveto import AgentTool, LlmAgent, ParallelAgent, Retry, RunConfig, SequentialAgent, SqliteStore, ToolContext
+from heaveto.errors import DetachError, ModelError, ToolFatalError, UnknownCallError, UnknownRunError
 from heaveto.events.contents import calls_of
 from heaveto.events.records import CallSettled, CancelRequested, Message, Record
 from heaveto.stores.base import Store
@@ -304,6 +304,75 @@ async def test_the_three_outcomes_of_an_agent_that_works_as_a_tool(desk: MakeDes
         "answers": "succeeded", "fails": "failed", "hangs": "cancelled",
     }  # fmt: skip
     assert ModelError.__name__ in str(settled["fails"].response)
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+async def test_what_a_failed_sibling_agent_ends_is_told_as_that(desk: MakeDesk, deaf: bool) -> None:
+    """One of two parallel agents fails: the other's call is stopped for it, or named as still running (P2, P3)."""
+    held: Any = HeldThread() if deaf else Held()
+    works = LlmAgent("works", ScriptedModel(call("held")), tools=[held.tool("held")])
+
+    async def fail(ctx: ToolContext) -> None:
+        """Fail the run."""
+        await held.began.wait()
+        raise ToolFatalError("no more")
+
+    fails = LlmAgent("fails", ScriptedModel(call("fail")), tools=[fail])
+    at = desk(agent=ParallelAgent("root", sub_agents=[works, fails]))
+    ended = await at.ask("go", SHORT)
+    assert (ended.outcome, ended.error.type if ended.error else "") == ("failed", "ToolFatalError")
+    assert ended.report is not None
+    assert states(ended.report)["held"] == ("still_running" if deaf else "stopped")
+    ((status, cause, late),) = await at.settlements("held")
+    assert (status, cause, late) == ("unknown" if deaf else "cancelled", "error", False)
+
+
+async def test_an_agent_as_a_tool_may_be_tried_again_behind_its_limit(desk: MakeDesk) -> None:
+    """What its first attempt had begun is stopped before the second begins, and no call is said to have crashed."""
+
+    class Patient(AgentTool):
+        timeout_seconds = 0.05
+        retry = Retry(2, 0)
+
+    held = Held()
+    inner = LlmAgent("inner", ScriptedModel(call("held"), say("Second time.")), tools=[held.tool()])
+    at = desk(call("inner", request="do it"), say("ok"), tools=[Patient(inner)])
+    assert (await at.ask("go", RunConfig(cancel_grace_seconds=1))).outcome == "completed"
+    assert await at.settlements("held") == [("cancelled", "timeout", False)]
+    assert (await at.settled())["inner"].response == {"result": "Second time."}
+
+
+async def test_an_agent_as_a_tool_does_not_go_into_the_background(desk: MakeDesk) -> None:
+    """What an agent does within a call belongs to its run and ends with it; the refusal says what to use (F138)."""
+    held = Held()
+    inner = LlmAgent("inner", ScriptedModel(call("held"), say("done")), tools=[held.tool()])
+    at = desk(call("inner", request="do it"), say("ok"), tools=[AgentTool(inner)])
+    run = await at.start("go", SHORT)
+    await held.began.wait()
+    with pytest.raises(DetachError, match="background=True"):
+        await at.runner.detach(run.run_id, (await proposed(at, "inner"))[0])
+    held.may_end.set()
+    assert await run.result() == "ok"
+
+
+async def test_a_tool_with_an_agent_at_work_does_not_go_into_the_background(desk: MakeDesk) -> None:
+    """Neither while the agent works nor before: its work would end with the run (F138)."""
+    refused: list[DetachError] = []
+    inner = LlmAgent("inner", ScriptedModel(say("done")))
+
+    async def first_away(ctx: ToolContext) -> str:
+        """Go away, then work."""
+        await ctx.detach()
+        try:
+            return await ctx.run_agent(inner, "do it")
+        except DetachError as error:
+            refused.append(error)
+            return "refused"
+
+    at = desk(call("first_away"), say("ok"), say("heard"), tools=[first_away])
+    assert (await at.ask()).outcome == "completed"
+    await at.until_settled("first_away", late=True)
+    assert len(refused) == 1
 
 
 # --- who asks -----------------------------------------------------------------------------------------------------

@@ -184,9 +184,7 @@ async def test_def_and_async_def_have_one_contract(desk: MakeDesk) -> None:
     await at.ask("what now?")
     assert "It may have taken effect, and may still do so" in at.told()
     thread.may_end.set()
-    await thread.left.wait()
-    await settle()
-    late = (await at.settled())["thread"]
+    late = await at.until_settled("thread", late=True)
     assert (late.status, late.late, late.response) == ("succeeded", True, {"result": "late result"})
     await at.ask("and now?")
     assert "Late result of the earlier call" in at.told()

@@ -19,6 +19,7 @@ from tests.stopping.kinds import is_alive
 from tests.stopping.scene import AFTERWARDS, APP, NEXT, Facts, Scene
 from tests.stopping.table import SHORT, Ending, Row
 from tests.stopping.victim import READY, open_store
+from tests.tools.mcp.processes import serves_multiprocessing
 
 from heaveto import MemoryStore, Run
 from heaveto.events.records import CallSettled, Record, RunEnded, SessionKey
@@ -59,6 +60,7 @@ def descendants(pid: int | None = None) -> list[int]:
         found = [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
     except (FileNotFoundError, ProcessLookupError):
         return []
+    found = [child for child in found if not serves_multiprocessing(child)]
     return found + [grandchild for child in found for grandchild in descendants(child)]
 
 

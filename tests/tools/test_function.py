@@ -305,6 +305,14 @@ def test_a_definition_error_names_what_to_change(func: Callable[..., Any], words
         FunctionTool(func)
 
 
+@pytest.mark.parametrize("option", ["replay", "on_cancel", "isolation"])
+def test_an_option_that_there_is_not_is_refused(option: str) -> None:
+    """A slip of the pen is told where it was made, and what there is."""
+    options: dict[str, Any] = {option: "saef"}
+    with pytest.raises(ToolDefinitionError, match=rf"{option} must be one of .*; not 'saef'"):
+        FunctionTool(send, **options)
+
+
 @given(st.text(max_size=70))
 def test_names_are_those_that_all_providers_take(name: str) -> None:
     """1 to 64 characters of A-Z a-z 0-9 _ - and nothing else."""

@@ -207,13 +207,14 @@ def _remove(place: Path) -> None:
         os.rename(f"{place}{os.sep}", gone)
     except _NOT_THERE:
         return
-    _sync(place.parent)
+    with suppress(*_NOT_THERE):  # what it lies in was removed meanwhile, which makes it durable, too
+        _sync(place.parent)
     _delete_tree(gone)
 
 
 def _delete_tree(directory: Path) -> None:
-    while directory.exists():
-        with suppress(FileNotFoundError):  # somebody else is at it, too
+    while directory.is_dir():
+        with suppress(*_NOT_THERE):  # somebody else is at it, too, or at the session that it lies in
             shutil.rmtree(directory)
 
 

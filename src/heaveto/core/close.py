@@ -149,8 +149,7 @@ def _only_waits(run: RunState, call: CallState, ending: Ending) -> bool:
     """
     if not call.has_started or call.settled is not None:
         return False
-    within = f"{call.branch}@{call.call.call_id}"
-    return _is_question(call) or (ending.cause != "crash" and run.waits_within(within))
+    return _is_question(call) or (ending.cause != "crash" and run.waits_in(call.call.call_id))
 
 
 def _status(call: CallState, at_work: Work | None) -> CallStatus:

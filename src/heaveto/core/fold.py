@@ -173,9 +173,9 @@ class RunState:
         held = [call for call in self.calls.values() if call.is_waiting and call.phase == "waiting"]
         return [*held, self.operator] if self.operator is not None and self.operator.is_waiting else held
 
-    def waits_within(self, branch: str) -> bool:
-        """Whether such a call is in a branch or below it."""
-        return any(is_within(call.branch, branch) for call in self.waiting)
+    def waits_in(self, call_id: str) -> bool:
+        """Whether such a call was made by an agent that works for this one."""
+        return any(call_id in calls_around(call.branch) for call in self.waiting)
 
     def thread(self, branch: str, agent: str) -> Thread:
         """Return the agent's place, made on first use."""
@@ -193,6 +193,19 @@ class RunState:
 def is_within(branch: str, ancestor: str) -> bool:
     """Whether a branch is another one or lies below it. The empty branch is the root of all."""
     return not ancestor or branch == ancestor or branch.startswith((ancestor + ".", ancestor + "@"))
+
+
+def task_branch(branch: str, call_id: str, number: int) -> str:
+    """Return where an agent works for a call that was made in `branch`. It sees its own task only.
+
+    `number` counts from 1 what such tasks the call gives, so that each has a branch of its own.
+    """
+    return f"{branch}@{call_id}" if number == 1 else f"{branch}@{call_id}~{number}"
+
+
+def calls_around(branch: str) -> tuple[str, ...]:
+    """Return the ids of the calls that the agents in a branch work for, the innermost last."""
+    return tuple(part.split(".")[0].split("~")[0] for part in branch.split("@")[1:])
 
 
 _OUTCOME_STEPS: dict[OutcomeKind, RunStep] = {
@@ -332,7 +345,9 @@ class SessionState:
         if call.phase == "settled" and not is_outcome:
             return
         call.phase = advance_call(call.phase, "settle")
-        call.settled, call.question = record, None
+        call.settled = record
+        if not call.is_in_background:  # what works on still wants its answer
+            call.question = None
         if record.status != "not_started" and record.cause != "crash":
             run.fruitless = 0
         if call.is_in_background:

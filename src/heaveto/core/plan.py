@@ -82,7 +82,7 @@ def plan_answer(run: RunState, answer: Message) -> Step:
 def _waits(run: RunState, call: CallState) -> bool:
     """Whether a call holds its agent up. One that was started and asked something did so in a process that is gone."""
     asks = call.is_waiting and call.phase == "waiting"
-    return asks or run.waits_within(f"{call.branch}@{call.call.call_id}")
+    return asks or run.waits_in(call.call.call_id)
 
 
 def _is_steered(run: RunState, answer: Message) -> bool:

@@ -8,14 +8,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from heaveto.agents.base import BaseAgent
-from heaveto.errors import RunCancelled
+from heaveto.core.fold import task_branch
+from heaveto.errors import DetachError, RunCancelled
 from heaveto.events.contents import ArtifactInfo, Blob, Json
 from heaveto.events.records import Answered, CallProgress, Cause, ParentCall, Paused, WaitingCall
 from heaveto.runner.blocking import run_in_thread
-from heaveto.runner.services import logger
+from heaveto.runner.detached import to_its_end
+from heaveto.runner.output import piece_text
+from heaveto.runner.services import ChildRun, logger
 from heaveto.tools.base import Reply, ToolContext, end_context
 
 if TYPE_CHECKING:
@@ -110,6 +114,7 @@ class Attempt:
         self.is_out_of_time = self.interrupted = self._is_over = False
         self._hooks: list[Callable[[], None]] = []
         self._asking = asyncio.Lock()
+        self._agents_at_work = 0
 
     # --- its work -------------------------------------------------------------------------------------------------
 
@@ -181,14 +186,15 @@ class Attempt:
         asyncio.run_coroutine_threadsafe(self.progress(value), self._loop).result()
 
     def output(self, piece: Json) -> None:
+        text = piece_text(piece)
         if threading.get_ident() == self._thread:
-            self._put_out(piece)
+            self._put_out(text)
         else:
-            self._loop.call_soon_threadsafe(self._put_out, piece)
+            self._loop.call_soon_threadsafe(self._put_out, text)
 
-    def _put_out(self, piece: Json) -> None:
+    def _put_out(self, text: str) -> None:
         if not self._is_over:
-            self._operation.put_out(piece)
+            self._operation.put_out(text)
 
     async def ask(self, hint: str, schema: dict[str, Json] | None) -> Reply:
         async with self._asking:
@@ -216,6 +222,8 @@ class Attempt:
         )  # fmt: skip
 
     async def detach(self, response: dict[str, Json] | None) -> None:
+        if self._agents_at_work:
+            raise DetachError(self.ctx.call_id)
         await self._operation.detach(response)
 
     def request_confirmation(self, hint: str, payload: Json, within_seconds: float | None) -> None:
@@ -237,22 +245,40 @@ class Attempt:
         await self._operation.live.request_stop("user", by, reason)
 
     async def run_agent(self, agent: BaseAgent, task: str) -> str:
+        if self._operation.is_in_background:
+            raise DetachError(self.ctx.call_id)
         ctx = self._operation.agent_ctx
-        return await ctx.host.run_task(agent, f"{ctx.branch}@{self.ctx.call_id}", task)
+        branch = task_branch(ctx.branch, self.ctx.call_id, next(self._operation.tasks))
+        self._agents_at_work += 1
+        try:
+            return await ctx.host.run_task(agent, branch, task)
+        finally:
+            self._agents_at_work -= 1
 
     async def run_in_background(self, agent: BaseAgent, task: str) -> None:
         operation, ctx = self._operation, self.ctx
         parent = ParentCall(ctx.session, ctx.run_id, ctx.call_id, operation.tool.name)
         children = operation.live.services.children
-        child = await children.start(parent, agent, task)
-        await operation.detach({"run_id": child.run_id}, child_run=child.run_id)
+        config = replace(operation.live.config, busy_policy="queue")
+        starting = asyncio.ensure_future(children.start(parent, agent, task, config))
+        try:
+            child = await asyncio.shield(starting)
+            await operation.detach({"run_id": child.run_id}, child_run=child.run_id)
+        except BaseException:  # also the moment in which it has begun, and nobody else knows of it yet
+            await to_its_end(self._stop_child(starting))
+            raise
         try:
             await child.wait()
         except asyncio.CancelledError:
-            await child.cancel(cause=self.cancelled or "user", by=f"run {ctx.run_id}")
+            await to_its_end(self._stop_child(starting))
             raise
         finally:
             await children.deliver(operation.live.services, child.state, child.run_id)
+
+    async def _stop_child(self, starting: asyncio.Future[ChildRun]) -> None:
+        await asyncio.wait({starting})
+        if not starting.cancelled() and starting.exception() is None:
+            await starting.result().cancel(cause=self.cancelled or "user", by=f"run {self.ctx.run_id}")
 
 
 async def _contained(work: Awaitable[Any]) -> Any:

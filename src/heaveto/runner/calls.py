@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from heaveto.agents.llm import LlmAgent
+from heaveto.agents.tool import AgentTool
 from heaveto.core.answers import Given, check_answers
-from heaveto.core.fold import CallState, SessionState
-from heaveto.errors import GuardTakenError, LogMovedError, UnknownCallError
+from heaveto.core.fold import CallState, SessionState, calls_around
+from heaveto.errors import DetachError, GuardTakenError, LogMovedError, UnknownCallError
 from heaveto.events.contents import Json
-from heaveto.events.records import Answered, CallSettled, Cause, Record, WaitingKind
+from heaveto.events.records import AgentCheckpoint, Answered, CallSettled, Cause, Message, Record, WaitingKind
 from heaveto.runner.config import RunConfig
 from heaveto.runner.late import give_up_outside, waking_of
 from heaveto.runner.log import SessionLog
@@ -107,6 +109,8 @@ class CallDesk:
                     return call_id
                 if call.phase != "started":
                     raise self._unknown(run_id, call_id)
+                if self._has_agent_within(call):
+                    raise DetachError(call_id)
                 record_id, time = self._services.stamp()
                 detached = CallSettled(
                     id=record_id, time=time, run_id=run_id, call_id=call_id, name=call.call.name, status="detached"
@@ -184,6 +188,24 @@ class CallDesk:
         ]  # fmt: skip
         if late:
             await self.answer(late)
+
+    def _has_agent_within(self, call: CallState) -> bool:
+        """Whether an agent works in the call, as a part of its run: that ends with the run."""
+        agent = self._services.app.agents.get(call.agent)
+        tool = agent.toolbox.get(call.call.name) if isinstance(agent, LlmAgent) else None
+        threads = self._log.state.run(call.run_id).threads
+        began = any(call.call.call_id in calls_around(branch) for branch, _ in threads)
+        return began or self._has_open_task(call) or (isinstance(tool, AgentTool) and not tool.background)
+
+    def _has_open_task(self, call: CallState) -> bool:
+        """Whether the call has given an agent a task behind which none has ended: it may not have said anything yet."""
+        ended, tasks = set[str](), list[str]()
+        for record in reversed(self._log.state.records[call.seq :]):
+            if isinstance(record, AgentCheckpoint) and record.end_of_agent:
+                ended.add(record.branch)
+            elif isinstance(record, Message) and record.author == "user" and record.branch not in ended:
+                tasks.append(record.branch)
+        return any(call.call.call_id in calls_around(branch) for branch in tasks)
 
     def _call(self, run_id: str, call_id: str) -> CallState:
         call = self._log.state.calls.get(call_id)

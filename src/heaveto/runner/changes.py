@@ -9,7 +9,7 @@ from heaveto.agents.llm import LlmAgent
 from heaveto.agents.tool import AgentTool
 from heaveto.agents.workflow import CURRENT, LoopAgent, ParallelAgent, SequentialAgent
 from heaveto.core.close import Stamp
-from heaveto.core.fold import CallState, RunState
+from heaveto.core.fold import CallState, RunState, calls_around
 from heaveto.events.records import CallSettled
 
 _OURS = {agent.run for agent in (LlmAgent, SequentialAgent, ParallelAgent, LoopAgent)}
@@ -73,10 +73,10 @@ def _at_work(run: RunState, agents: Mapping[str, BaseAgent]) -> Iterator[str]:
 
 def _may_be_private(branch: str, run: RunState, agents: Mapping[str, BaseAgent]) -> bool:
     """Whether an agent at work in a branch may be one that code in plain Python keeps to itself."""
-    _, isolated, rest = branch.rpartition("@")
-    if not isolated:
+    around = calls_around(branch)
+    if not around:
         return any(type(agent).run not in _OURS for agent in agents.values())
-    call = run.calls.get(rest.split(".")[0])
+    call = run.calls.get(around[-1])
     agent = agents.get(call.agent) if call is not None else None
     tool = agent.toolbox.get(call.call.name) if call is not None and isinstance(agent, LlmAgent) else None
     return not isinstance(tool, AgentTool) or any(type(one).run not in _OURS for one in tool.agent.walk())

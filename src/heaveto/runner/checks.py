@@ -10,6 +10,7 @@ from heaveto.agents.base import AGENT_ADVICE, BaseAgent
 from heaveto.agents.pieces import require_piece
 from heaveto.errors import ConfigError, InputError
 from heaveto.events.contents import Content, Part
+from heaveto.events.records import StopScope
 from heaveto.runner.app import App
 
 
@@ -36,6 +37,16 @@ def require_id(name: str, value: object) -> None:
     """
     if not isinstance(value, str) or not value:
         raise InputError(f"{name} must be a str that is not empty; it is {short_repr(value)}")
+
+
+def require_scope(scope: object) -> None:
+    """Refuse what does not say how far a stop reaches.
+
+    Raises:
+        InputError: the message says what does.
+    """
+    if scope not in get_args(StopScope):
+        raise InputError(f"scope must be one of {', '.join(get_args(StopScope))}; not {short_repr(scope)}")
 
 
 def require_message(message: object) -> None:

@@ -28,10 +28,10 @@ class ChildRuns:
     def __init__(self, lane_of: Callable[[SessionKey], Lane], begin: Begin, stop: Stop) -> None:
         self._lane_of, self._begin, self._stop = lane_of, begin, stop
 
-    async def start(self, parent: ParentCall, agent: BaseAgent, task: str) -> Run:
+    async def start(self, parent: ParentCall, agent: BaseAgent, task: str, config: RunConfig) -> Run:
         key = SessionKey(parent.key.app, parent.key.user, f"{parent.key.session}~{parent.call_id}")
         ticket = Ticket(
-            f"{parent.run_id}~{parent.call_id}", Content.of(task), RunConfig(),
+            f"{parent.run_id}~{parent.call_id}", Content.of(task), config,
             asyncio.get_running_loop().create_future(), idempotency_key=parent.call_id, agent=agent.path, parent=parent,
         )  # fmt: skip
         return await self._begin(key, ticket)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -25,6 +26,18 @@ def detach(work: Coroutine[Any, Any, _T], *, name: str | None = None) -> tuple[a
 
     task.add_done_callback(leave)
     return task, outcome
+
+
+async def to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """Do work, and wait for its end although the waiter is cancelled, however often.
+
+    For what belongs to a call: a stop does not wait for that beyond its grace.
+    """
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    return task.result()
 
 
 async def _carry(work: Coroutine[Any, Any, _T], outcome: asyncio.Future[_T]) -> None:

@@ -1,7 +1,7 @@
 """Interrupting what does not end at once: again and again, with growing pauses, for as long as the grace lasts.
 
 Code that cleans up behind an interruption and code that swallows it look alike from outside. So the second one waits
-for a quarter of the grace: whoever rolls back a transaction has that long undisturbed.
+for a quarter of the grace, a second at most: whoever rolls back a transaction has that long undisturbed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from heaveto.clock import Clock
 
 _FIRST_PAUSE = 0.25
+_LONGEST_FIRST_PAUSE_SECONDS = 1.0
 
 
 async def insist(
@@ -32,7 +33,7 @@ async def insist(
         seconds: the grace.
         cancelled: called when the one who waits here is cancelled: the event loop is shutting down. The wait goes on.
     """
-    end, nudge = clock.monotonic() + seconds, seconds * _FIRST_PAUSE
+    end, nudge = clock.monotonic() + seconds, min(seconds * _FIRST_PAUSE, _LONGEST_FIRST_PAUSE_SECONDS)
     interrupt()
     while waiting := pending():
         left = end - clock.monotonic()

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from heaveto.core.fold import SessionState
+from heaveto.core.fold import SessionState, calls_around
 from heaveto.core.project import View
 from heaveto.core.request import Profile, Turns
 from heaveto.errors import SessionErasedError, StoreError
@@ -234,6 +234,6 @@ class SessionLog:
 
     def _first_index(self, branch: str) -> int:
         """An isolated branch begins at the call that it works for."""
-        _, isolated, rest = branch.rpartition("@")
-        call = self.state.calls.get(rest.split(".")[0]) if isolated else None
+        around = calls_around(branch)
+        call = self.state.calls.get(around[-1]) if around else None
         return call.seq - 1 if call is not None else 0

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.close import Work, output_response
+from heaveto.core.fold import calls_around, task_branch
 from heaveto.core.gate import Key, SlotRequest
 from heaveto.errors import (
     CallWaits,
@@ -38,6 +39,7 @@ from heaveto.events.records import (
     CallStarted,
     CallStatus,
     Cause,
+    Message,
     Paused,
     Record,
     StateChanged,
@@ -99,6 +101,7 @@ class ToolOperation:
         self.released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.fatal: Exception | None = None
         self.saves = itertools.count()
+        self.tasks = itertools.count(self._first_task() if self.in_doubt else 1)
         self._slots: SlotRequest | None = None
         self._stop_cause: Cause | None = None
         self._run_cause: Cause | None = None
@@ -115,6 +118,20 @@ class ToolOperation:
     @property
     def call_id(self) -> str:
         return self.call.call_id
+
+    def _first_task(self) -> int:
+        """Return the number of the first task that the attempt of a dead process gave to an agent.
+
+        A further attempt in the same process gives its tasks anew. One behind a crash goes on with those of the
+        attempt before, in the order in which they were given.
+        """
+        tasks = first = 0
+        for record in self.live.session.records[self.live.run.started_seq :]:
+            if isinstance(record, CallStarted) and record.call_id == self.call_id and record.previous is not None:
+                first = tasks
+            elif isinstance(record, Message) and record.author == "user":
+                tasks += record.branch == task_branch(self.agent_ctx.branch, self.call_id, tasks + 1)
+        return first + 1
 
     # --- its life -------------------------------------------------------------------------------------------------
 
@@ -196,7 +213,7 @@ class ToolOperation:
         if not slots:
             return None
         # A call of an agent that works as a tool is inside that tool's call: its branch tells.
-        inside = tuple((self.live.run_id, part.split(".")[0]) for part in self.agent_ctx.branch.split("@")[1:])
+        inside = tuple((self.live.run_id, call_id) for call_id in calls_around(self.agent_ctx.branch))
         return SlotRequest(self.live.run_id, self.call_id, user, slots, inside)
 
     # --- inside ---------------------------------------------------------------------------------------------------
@@ -311,11 +328,9 @@ class ToolOperation:
                 question = self.waiting("long_running", self.tool.description)
             if question is not None:
                 return self._paused(question)
-        try:
-            response = await recorded_result(value, self.tool, self.call_id, self.live)
-        except NotSerializableError as error:
-            told = f"The tool ran, but its result cannot be recorded: {message_of(error)}"
-            return self.settlement("failed", {"error": told})
+        status, response = await self._recorded(value)
+        if status == "failed":
+            return self.settlement(status, response)
         if self.attempt.interrupted:
             return self.settlement("cancelled", response, self.attempt.stop_cause)
         if self.tool.long_running:
@@ -324,6 +339,13 @@ class ToolOperation:
             response = {**response, "executed_with_arguments": self.args}
         replaced = await self._ask("after_tool", self.agent.after_tool_callbacks, response)
         return self.settlement("succeeded", response if replaced is None else replaced)
+
+    async def _recorded(self, value: Any) -> tuple[CallStatus, dict[str, Json]]:
+        """Return what the tool returned as it is recorded; or, as a failure, that it cannot be."""
+        try:
+            return "succeeded", await recorded_result(value, self.tool, self.call_id, self.live)
+        except NotSerializableError as error:
+            return "failed", {"error": f"The tool ran, but its result cannot be recorded: {message_of(error)}"}
 
     async def _raised(self, error: BaseException) -> _Outcome:
         """Say how a call ends whose attempt raised; `_AGAIN` if it has another one."""
@@ -382,9 +404,8 @@ class ToolOperation:
         if self.task is not None and not self.task.done():
             await asyncio.wait({self.task})
         try:
-            value = work.result()
-            response = await recorded_result(value, self.tool, self.call_id, self.live)
-            settled = self.settlement("cancelled" if attempt.interrupted else "succeeded", response)
+            status, response = await self._recorded(work.result())
+            settled = self.settlement("cancelled" if attempt.interrupted else status, response)
         except BaseException:  # noqa: BLE001 - however it ended: it ended after it was told to stop
             settled = self.settlement("cancelled", None, attempt.stop_cause)
         self.attempt.state.take_delta()  # what it set since it was fenced is not recorded
@@ -399,8 +420,7 @@ class ToolOperation:
             if self.task is not None and not self.task.done():
                 await asyncio.wait({self.task})
             if self.attempt is attempt:
-                response = await recorded_result(value, self.tool, self.call_id, self.live)
-                await self._record_late(self.settlement("succeeded", response))
+                await self._record_late(self.settlement(*await self._recorded(value)))
 
         self.live.services.listen(record(), f"outcome of call {self.call_id} of {self.tool.name}")
 
@@ -526,7 +546,9 @@ class ToolOperation:
         """Ask the tool what an attempt of a dead process did; None if it did nothing, and the call is executed now."""
         if (found := await self._probe({}, "crash")) is not None:
             return found
-        return None if await self._begin_next() else self.settlement("unknown", None, "crash")
+        if await self._begin_next():
+            return None
+        return self.settlement("not_started", None, self.stop_cause)  # its tool says that it had no effect
 
     # --- what it waits for ----------------------------------------------------------------------------------------
 
@@ -563,7 +585,7 @@ class ToolOperation:
         return CallSettled(
             id=record_id, time=time, run_id=self.live.run_id, call_id=self.call_id, name=self.tool.name,
             status=status, response=response, cause=cause, late=self.live.sealing or self.is_in_background,
-            end_turn=ctx.end_turn, escalate=ctx.escalate,
+            end_turn=bool(ctx.end_turn), escalate=bool(ctx.escalate),
         )  # fmt: skip
 
     def _put_out(self) -> dict[str, Json] | None:
@@ -637,7 +659,7 @@ class ToolOperation:
     def output_key(self) -> str:
         return f"output:{self.call_id}"
 
-    def put_out(self, piece: Json) -> None:
+    def put_out(self, text: str) -> None:
         """Show a piece of its output, and keep it."""
         draft = self.live.drafts.get(self.output_key)
         if draft is None:
@@ -645,7 +667,7 @@ class ToolOperation:
                 run_id=self.live.run_id, call_id=self.call_id, author=self.agent.name, branch=self.agent_ctx.branch
             )
         assert isinstance(draft, CallOutput)
-        draft.put(piece)
+        draft.put(text)
         self.live.draft_grew(draft)
 
     # --- questions, and going into the background -----------------------------------------------------------------

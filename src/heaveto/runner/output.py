@@ -9,10 +9,22 @@ import msgspec
 from heaveto.events.contents import Json, Text
 from heaveto.events.records import Delta, Draft
 from heaveto.runner.draft import SAVE_AFTER_CHARACTERS
+from heaveto.tools.response import to_json
 
 KEPT_CHARACTERS = 65_536
 """How much of an output is kept: the first half of it, and the last."""
 _SHOWN_PIECES = 1_024
+
+
+def piece_text(piece: Json) -> str:
+    """Return a piece of output as text: text as it is, but for what no log can hold; anything else as a line of JSON.
+
+    Raises:
+        NotSerializableError: JSON cannot say it.
+    """
+    if isinstance(piece, str):
+        return piece if piece.isascii() else piece.encode("utf-8", "replace").decode()
+    return msgspec.json.encode(to_json(piece)).decode() + "\n"
 
 
 class CallOutput:
@@ -36,9 +48,8 @@ class CallOutput:
         self._tail: deque[str] = deque()
         self._tail_length = self._left_out = 0
 
-    def put(self, piece: Json) -> None:
-        """Take a piece: text as it is, anything else as a line of JSON."""
-        text = piece if isinstance(piece, str) else msgspec.json.encode(piece).decode() + "\n"
+    def put(self, text: str) -> None:
+        """Take a piece."""
         if not text:
             return
         self.unsaved += len(text)

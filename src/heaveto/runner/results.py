@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from heaveto.errors import HeavetoError
 from heaveto.events.contents import Blob, Json
+from heaveto.runner.detached import to_its_end
 from heaveto.runner.failure import message_of
 from heaveto.runner.live import LiveRun
 from heaveto.runner.services import logger
@@ -55,8 +55,9 @@ async def _stored(response: dict[str, Json], encoded: bytes, name: str, call_id:
         blob = Blob(mime_type="application/json", content=encoded)
     stub: dict[str, Json] = {"size_bytes": len(blob.content), "preview": text[:_PREVIEW_CHARACTERS]}
     try:
-        version = await live.services.artifacts.save(live.key, artifact, blob, id=call_id)
-    except HeavetoError as error:
+        # The tool has finished, so its result is kept (P4), although its call may be stopped meanwhile.
+        version = await to_its_end(live.services.artifacts.save(live.key, artifact, blob, id=call_id))
+    except Exception as error:  # noqa: BLE001 - an edge: whatever the artifact service raises, the tool ran
         logger.exception("the result of call %s could not be stored", call_id)
         return {
             "error": f"The tool ran, but its result is too large, and storing it failed: {message_of(error)}",

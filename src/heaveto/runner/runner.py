@@ -66,7 +66,7 @@ from heaveto.ids import IdSource, SystemIds
 from heaveto.models.base import Model
 from heaveto.runner.app import App
 from heaveto.runner.calls import CallDesk, Question, open_questions
-from heaveto.runner.checks import require_id, require_message, require_parts_of_runner
+from heaveto.runner.checks import require_id, require_message, require_parts_of_runner, require_scope
 from heaveto.runner.children import ChildRuns
 from heaveto.runner.config import RunConfig
 from heaveto.runner.facade import Background
@@ -307,6 +307,7 @@ class Runner:
 
         Raises:
             UnknownRunError: the store has no such run, and no session was named.
+            InputError: there is no such scope.
         """
         if user_id is not None and session_id is not None:
             key: SessionKey | None = self._key(user_id, session_id)
@@ -319,6 +320,7 @@ class Runner:
     async def _stop(
         self, run_id: str, key: SessionKey, cause: Cause, by: str, reason: str, scope: StopScope = "children"
     ) -> StopReport:
+        require_scope(scope)
         lane = self._lane(key)
         live = lane.live if lane.live is not None and lane.live.run_id == run_id else None
         if live is not None:
@@ -368,6 +370,7 @@ class Runner:
 
         Raises:
             UnknownRunError, UnknownCallError: there is no such call, or it is not running.
+            DetachError: an agent works in it, as a part of its run.
         """
         lane = await self._lane_of(run_id)
         return await CallDesk(self._services, lane.log).detach(run_id, call_id)

@@ -15,6 +15,7 @@ from heaveto.core.fold import SessionState
 from heaveto.events.records import Cause, ParentCall, RunEnded, SessionKey, StopReport
 from heaveto.ids import IdSource
 from heaveto.runner.app import App
+from heaveto.runner.config import RunConfig
 from heaveto.runner.gate import Gate
 from heaveto.stores.base import Store
 
@@ -50,8 +51,8 @@ class ChildRun(Protocol):
 class Children(Protocol):
     """Starts runs that work for calls, and brings their outcomes home."""
 
-    async def start(self, parent: ParentCall, agent: BaseAgent, task: str) -> ChildRun:
-        """Start a run for a call; a repeated start is the same run."""
+    async def start(self, parent: ParentCall, agent: BaseAgent, task: str, config: RunConfig) -> ChildRun:
+        """Start a run for a call, with settings of its own; a repeated start is the same run."""
         ...
 
     async def deliver(self, services: Services, state: SessionState, run_id: str) -> None:
@@ -66,7 +67,7 @@ class Children(Protocol):
 class _Childless:
     """Who carries no runs starts none either."""
 
-    async def start(self, parent: ParentCall, agent: BaseAgent, task: str) -> ChildRun:
+    async def start(self, parent: ParentCall, agent: BaseAgent, task: str, config: RunConfig) -> ChildRun:
         raise NotImplementedError
 
     async def deliver(self, services: Services, state: SessionState, run_id: str) -> None:

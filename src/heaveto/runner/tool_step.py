@@ -11,9 +11,10 @@ from typing import Any
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.close import output_response
-from heaveto.core.fold import CallState
+from heaveto.core.fold import CallState, calls_around
 from heaveto.core.replay import recover_call
-from heaveto.errors import CallbackAnswerError, ToolArgumentsError
+from heaveto.errors import CallbackAnswerError, NotSerializableError, ToolArgumentsError
+from heaveto.events.codec import decode_value, encode_value
 from heaveto.events.contents import FunctionCall, Json, text_of
 from heaveto.events.records import CallSettled, CallStatus, Cause, Paused, Record, WaitingCall
 from heaveto.runner.failure import message_of
@@ -153,6 +154,10 @@ class _Preparation:
         if given is not None:
             return await self._early(operation, await operation.replaced(given))
         self.live.stage(*operation.state_changes())  # theirs, not the attempt's: no other one asks them again
+        try:
+            args = decode_value(encode_value(args, "args"))
+        except NotSerializableError as error:
+            return self._refused(f"A callback changed the arguments, and they do not fit: {message_of(error)}.")
         if args != operation.args:
             bound = self._bound(operation.tool, args)
             if isinstance(bound, str):
@@ -222,7 +227,8 @@ class _Preparation:
         )  # fmt: skip
 
     def _refused(self, why: str) -> list[Record]:
-        return self._failed(f"{why} The call was not executed.")
+        stop = "" if why.endswith((".", "!", "?")) else "."
+        return self._failed(f"{why}{stop} The call was not executed.")
 
     def _failed(self, error: str) -> list[Record]:
         return [settle_call(self.live, self.call, "failed", {"error": error})]
@@ -278,6 +284,12 @@ def _has_outcome(live: LiveRun, call_id: str) -> bool:
     """Whether a call is settled. One whose message is not in the log yet is not."""
     call = live.run.calls.get(call_id)
     return call is not None and call.settled is not None
+
+
+def _has_failed(settled: CallSettled) -> bool:
+    """Whether a call failed by itself. That nobody knows its outcome counts; that it was stopped does not."""
+    is_in_doubt = settled.status == "unknown" and settled.cause is None
+    return settled.status == "failed" or settled.cause == "timeout" or is_in_doubt
 
 
 # --- in which order -----------------------------------------------------------------------------------------------
@@ -336,8 +348,8 @@ class _Group:
 
     def _cause_of_agent(self) -> Cause:
         """Why the call is stopped that the agent works for; where it works for none, another part of the run failed."""
-        _, isolated, rest = self.operations[0].agent_ctx.branch.rpartition("@")
-        outer = self.live.operations.get(rest.split(".")[0]) if isolated else None
+        around = calls_around(self.operations[0].agent_ctx.branch)
+        outer = self.live.operations.get(around[-1]) if around else None
         cause = outer.attempt.cancelled if isinstance(outer, ToolOperation) else None
         return cause or "error"
 
@@ -352,7 +364,7 @@ class _Group:
     def _fail_all(self) -> None:
         """If a call of the step has failed, stop those that run, and start no other."""
         calls = (self.live.run.calls.get(call_id) for call_id in self._step)
-        if any(call is not None and call.settled is not None and call.settled.status == "failed" for call in calls):
+        if any(call is not None and call.settled is not None and _has_failed(call.settled) for call in calls):
             for operation in self.operations:
                 operation.cut("sibling")
 

@@ -191,6 +191,8 @@ class ToolContext:
     async def detach(self, response: dict[str, Json] | None = None) -> None:
         """Go into the background: the model is answered now, with a handle and `response`, and the call works on.
 
+        Not while an agent works in it with `run_agent` (`DetachError`).
+
         What it returns in the end is told to the agent when it comes. Until then the effect may be called off:
         `Runner.cancel_call` stops the call, and the model is told so (F42).
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from heaveto.core.request import ToolDeclaration
 from heaveto.errors import ToolDefinitionError
@@ -20,6 +20,8 @@ from heaveto.tools.retry import Retry
 from heaveto.tools.schema import Arguments, plain_function, read_signature, without_partial
 
 Isolation: TypeAlias = Literal["thread", "process"]
+
+_CHOICES: dict[str, tuple[str, ...]] = {"replay": get_args(Replay), "on_cancel": get_args(OnCancel)}
 
 
 class FunctionTool(Tool):
@@ -88,6 +90,8 @@ class FunctionTool(Tool):
         self._confirmation_hint = confirmation_hint or f"Please approve or reject the call to {self.name}."
         self._probe = probe
         require_policy(self, probe is not None, replay)
+        if isolation not in get_args(Isolation):
+            raise ToolDefinitionError(self.name, f"isolation must be one of thread, process; not {isolation!r}")
         self._reference = refer_to(self.name, func) if isolation == "process" else None
         self.blocking = self._reference is None and not is_async(func)
         self._context = signature.context
@@ -175,6 +179,10 @@ def require_policy(tool: Tool, has_probe: bool, declared: Replay) -> None:
     Raises:
         ToolDefinitionError: it does not; the message says what to change.
     """
+    for option, allowed in _CHOICES.items():
+        value = getattr(tool, option)
+        if value not in allowed:
+            raise ToolDefinitionError(tool.name, f"{option} must be one of {', '.join(allowed)}; not {value!r}")
     if has_probe and declared not in ("never", "probe"):
         raise ToolDefinitionError(tool.name, f"it has a probe and replay={declared!r}; leave replay out")
     if tool.replay == "probe" and not has_probe:

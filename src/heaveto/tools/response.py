@@ -13,8 +13,6 @@ import msgspec
 from heaveto.errors import NotSerializableError
 from heaveto.events.contents import Json
 
-_NOT_CONVERTED = (TypeError, ValueError, OverflowError, RecursionError)
-
 
 def to_response(value: Any) -> dict[str, Json]:
     """Return a tool's result as a JSON object: as it is if it is one, ``{}`` for None, else ``{"result": value}``.
@@ -40,8 +38,8 @@ def to_json(value: Any) -> Json:
     """
     try:
         return _converted(value)
-    except _NOT_CONVERTED as error:
-        raise _located(value, "result", error) from error
+    except Exception as error:  # an edge: the value's own code may raise anything
+        raise _explained(value, error) from error
 
 
 def _converted(value: Any) -> Json:
@@ -68,6 +66,13 @@ def _foreign(value: Any) -> Any:
 # --- saying where -------------------------------------------------------------------------------------------------
 
 
+def _explained(value: Any, error: Exception) -> NotSerializableError:
+    try:
+        return _located(value, "result", error)
+    except Exception:  # noqa: BLE001 - what cannot be converted may not let itself be looked at either
+        return NotSerializableError("result", f"its own code raised {type(error).__name__}")
+
+
 def _located(value: Any, path: str, error: Exception) -> NotSerializableError:
     """Return the error about the innermost part that cannot be converted by itself."""
     if isinstance(error, RecursionError):
@@ -75,7 +80,7 @@ def _located(value: Any, path: str, error: Exception) -> NotSerializableError:
     for step, child in _children(value):
         try:
             _converted(child)
-        except _NOT_CONVERTED as cause:
+        except Exception as cause:  # noqa: BLE001 - as in `to_json`
             return _located(child, path + step, cause)
     return NotSerializableError(path, f"a {type(value).__qualname__} that JSON cannot say: {error}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 from tests.tools.mcp.conftest import Servers, call, tool
@@ -91,6 +92,13 @@ async def test_a_probe_is_nothing_that_a_server_has(servers: Servers) -> None:
     """It is refused where the toolset is made."""
     with pytest.raises(ConfigError, match="no probe"):
         servers.plain(replay={"echo": "probe"})
+
+
+@pytest.mark.parametrize("options", [{"replay": "saef"}, {"replay": {"echo": "saef"}}, {"on_cancel": {"echo": "saef"}}])
+async def test_an_option_that_there_is_not_is_refused(servers: Servers, options: Any) -> None:
+    """For all tools or for one, it is refused where the toolset is made."""
+    with pytest.raises(ConfigError, match=r"must be one of .*; not 'saef'"):
+        servers.plain(**options)
 
 
 async def test_what_is_no_text_is_kept_as_an_artifact(servers: Servers, host: Host) -> None:

@@ -43,8 +43,7 @@ def command(directory: Path | None, fast: bool) -> None:
     """
     _require_extras()
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"
-    logging.getLogger("heaveto").setLevel(logging.ERROR)  # what is warned of here is what is shown
-    with _place(directory) as place:
+    with _warnings_off(), _place(directory) as place:
         try:
             kept = asyncio.run(_perform(place, fast=fast))
         except KeyboardInterrupt:
@@ -59,6 +58,18 @@ def _require_extras() -> None:
     for module in ("openai", "starlette", "uvicorn"):
         if find_spec(module) is None:
             raise MissingExtraError("demo", "the demo")
+
+
+@contextmanager
+def _warnings_off() -> Generator[None, None, None]:
+    """What is warned of here is what is shown."""
+    logger = logging.getLogger("heaveto")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from contextvars import Context
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, TypedDict, TypeVar, Unpack, cast
+from typing import Any, Self, TypedDict, TypeVar, Unpack, cast, get_args
 from urllib.parse import urlsplit
 
 import httpx2
@@ -81,9 +81,18 @@ class _Settings:
     on_late_reply: Callable[[LateReply], None] | None = None
 
     def __post_init__(self) -> None:
-        declared = self.replay.values() if isinstance(self.replay, Mapping) else [self.replay]
+        declared = _all_of(self.replay)
         if "probe" in declared:
             raise ConfigError(f"MCP server {self.name}: a server's tools have no probe; use never, safe or idempotent")
+        self._require("replay", declared, ("never", "safe", "idempotent"))
+        self._require("on_cancel", _all_of(self.on_cancel), get_args(OnCancel))
+
+    def _require(self, option: str, given: Collection[str], allowed: tuple[str, ...]) -> None:
+        for value in given:
+            if value not in allowed:
+                raise ConfigError(
+                    f"MCP server {self.name}: {option} must be one of {', '.join(allowed)}; not {value!r}"
+                )
 
     def wants(self, tool: ServerTool) -> bool:
         """Whether the tool filter lets it through."""
@@ -100,6 +109,11 @@ class _Settings:
             timeout_seconds=_of(self.timeout_seconds, tool.name, None),
             cancel_wait_seconds=self.cancel_wait_seconds,
         )
+
+
+def _all_of(value: T | Mapping[str, T]) -> list[T]:
+    """Return what was said, whether for all tools or for some."""
+    return [*cast("Mapping[str, T]", value).values()] if isinstance(value, Mapping) else [value]
 
 
 def _of(value: T | Mapping[str, T], name: str, default: T) -> T:
