@@ -137,6 +137,7 @@ class RunState:
     trigger: Trigger = "message"
     attempt: int = 0
     agent: str = ""
+    tree_hash: str = ""
     parent: ParentCall | None = None
     settings: dict[str, Json] = field(default_factory=dict[str, Json])
     state_delta: dict[str, Json] = field(default_factory=dict[str, Json])
@@ -378,7 +379,7 @@ class SessionState:
         if self.paused.pop(record.run_id, None) is not None:
             run.idle_seconds += max(0.0, record.time - run.paused_time)
         run.trigger, run.attempt, run.agent = record.trigger, record.attempt, record.agent
-        run.settings, run.parent = record.settings, record.parent
+        run.settings, run.parent, run.tree_hash = record.settings, record.parent, record.tree_hash
         self.current = record.run_id
 
     def _run_ended(self, record: RunEnded) -> None:

@@ -107,7 +107,7 @@ class App:
         self.agents = check_tree(root_agent)
         self.hooks = Hooks(as_pieces(plugins, Plugin, f"App {name!r}: plugins", "pass an instance of a Plugin"))
         self._trees, self._background = _other_trees(root_agent)
-        self.tree_hash = _hash_tree(root_agent)
+        self.tree_hash = _hash_trees(self._trees)
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
@@ -131,8 +131,11 @@ class App:
         return next((agent for root in self._trees for agent in root.walk() if agent.path == path), None)
 
     def missing(self, run: RunState) -> tuple[str, ...]:
-        """Return what a run needs in order to go on and this app does not have: agents and tools, by name."""
-        return missing_pieces(run, self._everyone)
+        """Return what a run needs in order to go on and this app does not have: agents and tools, by name.
+
+        Nothing is missing where the tree is that of the run's last attempt, whatever its model may have called.
+        """
+        return () if run.tree_hash == self.tree_hash else missing_pieces(run, self._everyone)
 
     def close_gone(self, run: RunState, *, stamp: Stamp) -> list[CallSettled]:
         """Return the settlements of a run's open calls whose agents are gone (``on_tree_change="close"``)."""
@@ -167,9 +170,9 @@ def _other_trees(root: BaseAgent) -> tuple[list[BaseAgent], dict[str, BaseAgent]
     return roots, found
 
 
-def _hash_tree(root: BaseAgent) -> str:
+def _hash_trees(roots: Sequence[BaseAgent]) -> str:
     lines: list[str] = []
-    for agent in root.walk():
+    for agent in (agent for root in roots for agent in root.walk()):
         tools = sorted(agent.toolbox) if isinstance(agent, LlmAgent) else []
         lines.append(f"{agent.path} {type(agent).__name__} {' '.join(tools)}")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
