@@ -16,7 +16,7 @@ from tests.stopping.scene import NEXT, Scene, executions_of
 from tests.stopping.table import Row, rows
 
 from heaveto import MemoryStore, Run
-from heaveto.errors import RunnerClosedError, StoreClosedError, UnknownCallError, UnknownRunError
+from heaveto.errors import DetachError, RunnerClosedError, StoreClosedError, UnknownCallError, UnknownRunError
 from heaveto.events.records import Record
 from heaveto.stores.memory import MemoryData
 from heaveto.testing.promises import check_promises
@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 LONGEST_SECONDS = 0.4
-ASKED_TOO_LATE = (UnknownCallError, UnknownRunError, RunnerClosedError, StoreClosedError)
+REFUSED = (DetachError, UnknownCallError, UnknownRunError, RunnerClosedError, StoreClosedError)
 
 
 class Storm:
@@ -45,7 +45,7 @@ class Storm:
     async def _end(self, run: Run) -> None:
         await self._pause()
         calls = [call.call.call_id for call in run.state.calls.values()] or ["none"]
-        with suppress(*ASKED_TOO_LATE):
+        with suppress(*REFUSED):
             match self._chance.choice(("cancel", "turn", "call", "detach")):
                 case "cancel":
                     await run.cancel(by="ann")
@@ -76,8 +76,10 @@ async def test_endings_that_cross(tmp_path: Path, number: int) -> None:
     everything, before, data = rows("deadline"), asyncio.all_tasks(), MemoryData()
     scene = Scene(tmp_path, MemoryStore(data))
     await scene.bring(everything)
-    await Storm(scene, random.Random(seed)).rages()
-    scene.world.let_go()
+    try:
+        await Storm(scene, random.Random(seed)).rages()
+    finally:
+        scene.world.let_go()
     await until_gone(tool_threads)
     next_scene = Scene(tmp_path, MemoryStore(data), hold=False, clock=scene.clock)
     next_scene.ends.told.extend(scene.ends.told)
