@@ -133,7 +133,9 @@ def brain(name: str) -> Callable[[ModelRequest], Any]:
 def make_runner(place: Place, name: str, tools: Sequence[FunctionTool]) -> Runner:
     model = ScriptedModel(brain(name), strict=False)
     store = SqliteStore(place.path / "store.db", ttl_seconds=TTL_SECONDS)
-    return Runner(app=App(KEY.app, LlmAgent("clerk", model, tools=tools)), store=store)
+    # A run whose tool is gone goes on without it.
+    app = App(KEY.app, LlmAgent("clerk", model, tools=tools), on_tree_change="close")
+    return Runner(app=app, store=store)
 
 
 def carry(place: Place, name: str, replay: str, config: RunConfig | None) -> None:

@@ -19,15 +19,15 @@ _OURS = {agent.run for agent in (LlmAgent, SequentialAgent, ParallelAgent, LoopA
 def missing_pieces(run: RunState, agents: Mapping[str, BaseAgent]) -> tuple[str, ...]:
     """Return which agents and tools a run needs that are not among `agents`, which are all there are, by name.
 
-    A call that waits needs its tool. One that was started by a dead process does not: it is settled as unknown without
-    it. What a toolset has is not known before it is opened.
+    A call that waits, or that a dead process had started, needs its tool. One that was only made does not: models call
+    tools that never were. What a toolset has is not known before it is opened.
     """
     missing = [f"agent {name!r}" for name in gone_agents(run, agents)]
     for call in run.calls.values():
         agent = agents.get(call.agent)
         if not isinstance(agent, LlmAgent) or agent.toolsets:
             continue
-        if call.phase == "waiting" and call.call.name not in agent.toolbox:
+        if call.phase in ("started", "waiting") and call.call.name not in agent.toolbox:
             missing.append(f"tool {call.call.name!r} of agent {call.agent!r}")
     return tuple(dict.fromkeys(missing))
 
