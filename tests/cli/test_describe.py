@@ -20,6 +20,7 @@ from heaveto.events.records import (
     Message,
     Operation,
     Paused,
+    PauseRequested,
     Queued,
     Record,
     Rewound,
@@ -39,6 +40,7 @@ REPORT = StopReport(
 LINES: list[tuple[Record, str]] = [
     (Queued(**ID, input=Content.of("hi")), "waits for its turn: hi"),
     (CancelRequested(**ID, cause="user", by="al", reason="enough"), "stop asked for: user, by al, enough"),
+    (PauseRequested(**ID, by="al", reason="lunch"), "pause asked for: after_tool, by al, lunch"),
     (RunStarted(**ID, input=Content.of("hi"), attempt=2), "message, attempt 2: hi"),
     (
         Message(**ID, author="a", parts=(Text(text="so\nso"), FunctionCall(call_id="c", name="f", args={"x": 1}))),
