@@ -159,7 +159,7 @@ async def test_a_gated_call_in_a_sub_agent(desk: MakeDesk, store: Store) -> None
 
 @pytest.mark.parametrize("medium", ["memory", "sqlite"])
 async def test_a_gated_call_in_agents_within_agents(desk: MakeDesk, medium: Medium, tmp_path: Path) -> None:
-    """The innermost agent is named; the answer by call id finds it in a new process, and nothing is begun anew there.
+    """The innermost agent is named, with the way to it; the answer by call id finds it in a new process, and nothing is begun anew there.
 
     Approving within an agent that works as a tool must neither restart that agent nor ask again (F160, F162).
     """
@@ -174,7 +174,7 @@ async def test_a_gated_call_in_agents_within_agents(desk: MakeDesk, medium: Medi
     calls = call("between", request="t1"), call("innermost", request="t2"), call("pay", order=1)
     first = desk(store=shelf.store(), agent=tree(*([one] for one in calls)))
     await paused(first)
-    assert (await question(first)).path == "innermost"
+    assert (await question(first)).path == "root/between/innermost"
     await first.runner.aclose()
     second = desk(store=shelf.store(), agent=tree([say("all done")], [say("between done")], [say("paid it")]))
     log = await reply(second, response((await question(second)).call_id, confirmed=True))

@@ -123,6 +123,7 @@ class RunState:
         signal_seq: the last request or answer that came for one of its calls.
         pause: an operator's wish that has not been obeyed yet.
         operator: the operator's pause that it is in, as a call that waits for a yes.
+        was_handed_over: its last pause waited for nothing but another process.
         idle_seconds: how long it has been paused, over all pauses that are over.
         fruitless: how many attempts in a row have brought nothing: no result of a call, no progress value, no
             checkpoint that says something new, no answer of a model that calls nothing. A call that a model makes is
@@ -152,6 +153,7 @@ class RunState:
     pause: PauseRequested | None = None
     operator: CallState | None = None
     paused_time: float = 0.0
+    was_handed_over: bool = False
     idle_seconds: float = 0.0
     fruitless: int = 0
     threads: dict[tuple[str, str], Thread] = field(default_factory=dict[tuple[str, str], Thread])
@@ -456,7 +458,7 @@ class SessionState:
         run = self.run(record.run_id)
         if not record.held and run.is_open:
             run.status, run.paused_time, run.fruitless = advance_run(run.status, "pause"), record.time, 0
-            self.paused[run.run_id] = run
+            self.paused[run.run_id], run.was_handed_over = run, not record.waiting
             if self.current == run.run_id:
                 self.current = None
         for waiting in record.waiting:

@@ -28,6 +28,13 @@ class ResumabilityConfig:
     resumable: bool = True
 
 
+OnShutdown: TypeAlias = Literal["stop", "hand_over"]
+"""What becomes of a run whose runner is closed while it works.
+
+stop: it ends as cancelled, with cause ``shutdown``. hand_over: its work is stopped, and whoever next gets the session,
+or `Runner.recover` elsewhere, goes on with it, as after a crash, but with all that is known.
+"""
+
 OnTreeChange: TypeAlias = Literal["fail", "close"]
 """What becomes of a run that is to go on, when an agent or tool that it needs is gone.
 
@@ -54,6 +61,7 @@ class App:
         resumability_config: ResumabilityConfig | None = None,
         resumable: bool | None = None,
         on_crash: OnCrash = "resume",
+        on_shutdown: OnShutdown = "stop",
         on_tree_change: OnTreeChange = "fail",
         compaction: Compaction | None = None,
         max_concurrent_calls: int | None = None,
@@ -67,6 +75,7 @@ class App:
             plugins: they see all agents and tools.
             resumability_config: whether its runs may pause; they may if it is left out.
             resumable: not to be used: ADK's older flag, refused where it contradicts `resumability_config`.
+            on_shutdown: what becomes of a run whose runner is closed while it works.
             on_tree_change: what becomes of a run that needs an agent or a tool that is gone.
             compaction: when and how long conversations are summarised; never if left out.
             on_crash: what becomes of a run whose process died, unless its `RunConfig` says otherwise.
@@ -85,6 +94,9 @@ class App:
             raise ConfigError(
                 f"App {name!r}: resumable={resumable} contradicts {resumability_config}; pass resumability_config alone"
             )
+        if on_shutdown not in get_args(OnShutdown):
+            allowed = ", ".join(get_args(OnShutdown))
+            raise ConfigError(f"App {name!r}: on_shutdown must be one of {allowed}; not {on_shutdown!r}")
         if on_tree_change not in get_args(OnTreeChange):
             allowed = ", ".join(get_args(OnTreeChange))
             raise ConfigError(f"App {name!r}: on_tree_change must be one of {allowed}; not {on_tree_change!r}")
@@ -99,6 +111,7 @@ class App:
         self.name, self.root_agent = name, root_agent
         self.on_crash: OnCrash = on_crash
         self.resumability_config = resumability_config or ResumabilityConfig(resumable is not False)
+        self.on_shutdown: OnShutdown = on_shutdown
         self.on_tree_change, self.compaction = on_tree_change, compaction
         if compaction is not None:
             compaction.model_for(root_agent)
@@ -126,10 +139,6 @@ class App:
             agent = child
         return agent
 
-    def find_agent(self, path: str) -> BaseAgent | None:
-        """Return the agent at a path, also one that works as a tool or below it; None if it is not there any more."""
-        return next((agent for root in self._trees for agent in root.walk() if agent.path == path), None)
-
     def missing(self, run: RunState) -> tuple[str, ...]:
         """Return what a run needs in order to go on and this app does not have: agents and tools, by name.
 
@@ -140,6 +149,10 @@ class App:
     def close_gone(self, run: RunState, *, stamp: Stamp) -> list[CallSettled]:
         """Return the settlements of a run's open calls whose agents are gone (``on_tree_change="close"``)."""
         return close_calls_of(gone_agents(run, self._everyone), run, stamp=stamp)
+
+    def agent_named(self, name: str) -> BaseAgent | None:
+        """Return an agent by its name, also one that works as a tool, or None."""
+        return self._everyone.get(name)
 
     @property
     def _everyone(self) -> dict[str, BaseAgent]:

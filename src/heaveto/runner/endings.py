@@ -14,7 +14,10 @@ from heaveto.stores.base import Lease
 
 
 async def seal_run(services: Services, log: SessionLog, lease: Lease, run: RunState) -> None:
-    """Close a run that nobody carries: its process died, or it was stopped in a pause. A stop counts (F107)."""
+    """Close a run that nobody carries: its process died, or it was stopped in a pause. A stop counts (F107).
+
+    One that was stopped in a pause may be closed from the side meanwhile: it has that one ending.
+    """
     drafts = await services.store.drafts(log.key, run.run_id)
     if given_up := _is_given_up(run):
         logger.error(
@@ -23,7 +26,7 @@ async def seal_run(services: Services, log: SessionLog, lease: Lease, run: RunSt
         )  # fmt: skip
     elif run.run_id not in log.state.paused:
         logger.warning("session %s: closing run %s, whose process died", log.key, run.run_id)
-    while True:
+    while run.ended is None:
         stop = run.cancel
         if stop is not None:
             ending = Ending("cancelled", stop.cause, stop.by, stop.reason)
@@ -37,8 +40,27 @@ async def seal_run(services: Services, log: SessionLog, lease: Lease, run: RunSt
             return
         except LogMovedError:
             await log.refresh()
-        if run.ended is not None:
-            return
+
+
+async def close_stopped_pause(services: Services, log: SessionLog, run_id: str) -> bool:
+    """Close a paused run that was asked to stop, from the side: no lease, and no wait for who works in its session.
+
+    Nothing works for it, and behind the stop nobody lets it go on. Return whether it was this that closed it.
+    """
+    while (run := log.state.paused.get(run_id)) is not None and (stop := run.cancel) is not None:
+        drafts = await services.store.drafts(log.key, run_id)
+        async with log.still():
+            if log.state.paused.get(run_id) is not run:
+                continue
+            ending = Ending("cancelled", stop.cause, stop.by, stop.reason)
+            records = close_run(run, ending, stamp=services.stamp, drafts=drafts)
+            try:
+                await log.append(records, token=None, expect=log.state.last_seq)
+            except LogMovedError:
+                await log.refresh()
+            else:
+                return True
+    return False
 
 
 def _is_given_up(run: RunState) -> bool:

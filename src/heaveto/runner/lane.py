@@ -29,7 +29,7 @@ from heaveto.events.records import CallSettled, Cause, Record, SessionKey, Trigg
 from heaveto.runner.calls import CallDesk
 from heaveto.runner.compaction import summarise
 from heaveto.runner.config import RunConfig
-from heaveto.runner.endings import seal_run, tell_end
+from heaveto.runner.endings import close_stopped_pause, seal_run, tell_end
 from heaveto.runner.host import AgentHost
 from heaveto.runner.inbox import Inbox
 from heaveto.runner.late import give_up_outside
@@ -149,6 +149,11 @@ class Lane:
     async def withdraw(self, run_id: str, ending: Ending) -> None:
         """End a run that waits and has not begun."""
         await self._inbox.withdraw(run_id, ending)
+
+    async def close_stopped_pause(self, run_id: str) -> None:
+        """End a paused run that was asked to stop."""
+        if await close_stopped_pause(self._services, self.log, run_id):
+            self._inbox.withdrawn.add(run_id)
 
     async def stop_background(self, run_id: str | None, cause: Cause, *, by: str = "", reason: str = "") -> None:
         """Stop the calls in the background, those of one run or all, and wait up to the grace for their ends."""
@@ -309,7 +314,7 @@ class Lane:
             if lease.last_seq != self.log.state.last_seq:
                 await self.log.refresh()
             self.log.state.shared = dict(lease.shared)
-            if self._entering is not None and (self.log.state.queue or self._resumable is not None):
+            if self._entering is not None and (self.log.state.queue or self._resumable or self._answered_run):
                 await self._stand_in_line(self._entering)  # others were here before
             if self._reap or self.log.state.current is not None or self._stopped_pauses:
                 settled.extend(await self._close_leftovers(lease))
@@ -443,10 +448,10 @@ class Lane:
 
     def _resumed(self) -> Ticket | None:
         """Return a ticket for the run that goes on, before all that waits."""
-        trigger: Trigger = "recovery" if self._resumable is not None else "answer"
         run = self._resumable or self._answered_run
         if run is None:
             return None
+        trigger: Trigger = "recovery" if self._resumable else "continuation" if run.was_handed_over else "answer"
         admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         config = RunConfig.of_settings(run.settings)
         return Ticket(run.run_id, run.input, config, admitted, trigger=trigger)

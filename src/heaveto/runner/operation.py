@@ -561,8 +561,14 @@ class ToolOperation:
         return WaitingCall(
             call_id=self.call_id, kind=kind, name=self.tool.name, hint=hint, schema=schema, args=self.args,
             deadline=None if within_seconds is None else now + within_seconds, default=default, payload=payload,
-            path=self.agent.path,
+            path=self._path(),
         )  # fmt: skip
+
+    def _path(self) -> str:
+        """The agents from the root to this one, through the calls in which agents work as tools (F162)."""
+        around = [self.live.session.calls.get(call_id) for call_id in calls_around(self.agent_ctx.branch)]
+        agents = (self.live.services.app.agent_named(call.agent) for call in around if call is not None)
+        return "/".join([*(agent.path for agent in agents if agent is not None), self.agent.path])
 
     def _paused(self, question: WaitingCall) -> Paused:
         record_id, time = self.live.stamp()

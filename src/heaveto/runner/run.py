@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from heaveto.core.close import report_of
 from heaveto.core.fold import SessionState
 from heaveto.core.status import RunStatus
-from heaveto.errors import RunFailedError, RunPausedError, RunStoppedError
+from heaveto.errors import RunFailedError, RunnerClosedError, RunPausedError, RunStoppedError
 from heaveto.events.contents import text_of
 from heaveto.events.records import Cause, Delta, Message, Paused, Record, RunEnded, SessionKey, StopReport, StopScope
 
@@ -145,7 +145,7 @@ class Run:
     def _is_over(self) -> bool:
         """Whether there is nothing to wait for: the run has ended, or this process gave it up."""
         given_up = self._ticket is not None and self._ticket.failure is not None
-        return given_up or self._lane.log.lost is not None or self._ended() is not None
+        return given_up or self._is_left() or self._lane.log.lost is not None or self._ended() is not None
 
     def _is_at_rest(self) -> bool:
         """Whether nothing comes any more, now that all was read: it has ended, or waits for answers."""
@@ -156,6 +156,12 @@ class Run:
             raise self._lane.log.lost
         if self._ticket is not None and self._ticket.failure is not None:
             raise self._ticket.failure
+        if self._is_left():
+            raise RunnerClosedError
+
+    def _is_left(self) -> bool:
+        """Whether the runner was closed over a run that is not over: another process goes on with it."""
+        return self._lane.closed and self._lane.is_idle and self._ended() is None
 
     def raise_if_failed(self, ended: RunEnded) -> None:
         """Raise `RunFailedError` if the run failed, from its original error where that happened in this process."""

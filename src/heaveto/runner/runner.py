@@ -329,6 +329,7 @@ class Runner:
             await self._refresh_or_create(lane)
             await ask_to_stop(self._services, lane.log, run_id, cause, by=by, reason=reason, scope=scope)
             await lane.withdraw(run_id, Ending("cancelled", cause, by, reason))
+            await lane.close_stopped_pause(run_id)
         run = lane.log.state.run(run_id)
         asked = StopReport(run_id, "cancelled", cause, by)
         if carried_run.get() == run_id:
@@ -428,7 +429,7 @@ class Runner:
 
     def _check_edited(self, asked: WaitingCall | None, args: Mapping[str, Json] | None) -> None:
         """Edited arguments are validated like the model's, before the answer counts."""
-        agent = self.app.find_agent(asked.path) if asked is not None else None
+        agent = self.app.agent_named(asked.path.rpartition("/")[2]) if asked is not None else None
         if asked is None or args is None or not isinstance(agent, LlmAgent) or asked.name not in agent.toolbox:
             return
         try:
@@ -749,8 +750,14 @@ class Runner:
             lane.closed = True
             lane.log.notify()  # it may be waiting for a session that another worker holds
         live = [lane.live for lane in lanes if lane.live is not None]
-        await asyncio.gather(*(run.request_stop("shutdown", "runner", "the runner is closing") for run in live))
+        if self.app.on_shutdown == "hand_over":
+            for run in live:
+                run.stop_locally("shutdown")  # not recorded: a stop would be final
+        else:
+            await asyncio.gather(*(run.request_stop("shutdown", "runner", "the runner is closing") for run in live))
         await asyncio.gather(*(lane.drained() for lane in lanes))
+        for lane in lanes:
+            lane.log.notify()  # who waits for a run that is not over waits in vain
         for call in tuple(self._services.background_calls.values()):
             call.cut("shutdown")
         await self._drain_background()

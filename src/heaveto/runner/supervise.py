@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from heaveto.agents.base import BaseAgent
 from heaveto.core.close import Ending, Work, close_run
+from heaveto.core.handover import hand_over
 from heaveto.core.limits import seconds_left
 from heaveto.errors import LimitExceededError, LogMovedError, NotResumableError, NotSerializableError
 from heaveto.events.codec import encode
-from heaveto.events.records import AgentCheckpoint, Cause, Message, Operation, Paused, Record, RunEnded
+from heaveto.events.records import AgentCheckpoint, Cause, Draft, Message, Operation, Paused, Record, RunEnded
 from heaveto.runner.failure import info_of
 from heaveto.runner.host import AgentHost
 from heaveto.runner.insist import insist
@@ -44,7 +45,10 @@ async def carry(live: AgentHost, agent: BaseAgent) -> RunEnded | Paused:
             waits = ending.outcome == "completed" and (live.is_held or bool(live.run.waiting))
             if waits and live.run.waiting and not _may_pause(live):
                 waits, ending = False, _failed(live.error or RuntimeError())
-            ended = await _pause(live) if waits else await _close(live, ending)
+            if _is_handed_over(live, ending):
+                ended = await _hand_over(live)
+            else:
+                ended = await _pause(live) if waits else await _close(live, ending)
             if ended is not None:
                 await _tell_ending(live)
                 return ended
@@ -159,6 +163,35 @@ def _interrupt(live: LiveRun, work: asyncio.Task[None]) -> None:
     work.cancel()
 
 
+def _is_handed_over(live: LiveRun, ending: Ending) -> bool:
+    """Whether the process ends and the next one goes on with the run: not if someone wanted it to stop."""
+    return (
+        ending.cause == "shutdown"
+        and live.run.cancel is None
+        and live.run.ended is None
+        and live.services.app.on_shutdown == "hand_over"
+    )
+
+
+async def _hand_over(live: LiveRun) -> Paused | RunEnded | None:
+    """Write that the next process goes on with the run; or, if someone stopped it in the last moment, its ending."""
+    while live.run.cancel is None and live.run.ended is None:
+        await live.log.settle()
+        staged = [record for record in live.journal.take() if not _is_end(record)]
+        live.sealing = True
+        records = hand_over(live.run, stamp=live.stamp, drafts=_drafts(live, staged), work=_work(live))
+        paused = records[-1]
+        assert isinstance(paused, Paused)
+        try:
+            await live.journal.write_last([*staged, *records])
+            return paused
+        except LogMovedError:
+            live.sealing = False
+            await live.journal.read_on(staged)
+    stop = live.run.cancel
+    return await _close(live, Ending("cancelled", stop.cause, stop.by, stop.reason)) if stop else live.run.ended
+
+
 def _may_pause(live: LiveRun) -> bool:
     """Whether the run may wait for answers; if not, why is in `live.error`."""
     if live.services.app.resumability_config.resumable:
@@ -255,17 +288,24 @@ def _without_foreign_data(record: Record) -> Record | None:
 
 
 def _closing_records(live: LiveRun, ending: Ending, staged: Sequence[Record]) -> list[Record]:
-    said = {record.id for record in staged}
-    drafts = [draft.snapshot(last=True) for draft in live.drafts.values() if draft.message_id not in said]
-    work: dict[str, Work] = {}
-    for call_id, operation in live.operations.items():
-        if operation.work is not None:
-            work[call_id] = operation.work
-    drafts = [*live.recovered_output.values(), *drafts]
+    drafts, work = _drafts(live, staged), _work(live)
     records = close_run(live.run, ending, stamp=live.stamp, drafts=drafts, work=work, pending=staged)
     if live.task is not None and not live.task.done():
         records[-1] = _naming_agent(live, records[-1])
     return records
+
+
+def _drafts(live: LiveRun, staged: Sequence[Record]) -> list[Draft]:
+    """What was received of messages that are not said yet, and what calls have put out."""
+    said = {record.id for record in staged}
+    drafts = [draft.snapshot(last=True) for draft in live.drafts.values() if draft.message_id not in said]
+    return [*live.recovered_output.values(), *drafts]
+
+
+def _work(live: LiveRun) -> dict[str, Work]:
+    """What became of the work of calls that were started here."""
+    known = {call_id: operation.work for call_id, operation in live.operations.items()}
+    return {call_id: work for call_id, work in known.items() if work is not None}
 
 
 def _naming_agent(live: LiveRun, ended: Record) -> Record:

@@ -11,7 +11,7 @@ from heaveto.artifacts.naming import is_of_user
 from heaveto.core.close import Ending, close_run
 from heaveto.core.fold import SHARED_PREFIXES, CallState, SessionState, effective, fold
 from heaveto.core.rewind import check_point, rewind
-from heaveto.errors import InputError, UnknownRunError
+from heaveto.errors import InputError, LogMovedError, UnknownRunError
 from heaveto.events.records import (
     CallSettled,
     CancelRequested,
@@ -38,11 +38,16 @@ async def rewind_session(
     working = [call for call in log.state.background.values() if call.seq > point]
     if working:
         await stop_calls(working)  # nobody shall hear of what they come to
-    records = rewind(log.state, point, stamp=services.stamp)
-    await log.append(records, token=lease.token)
+    while True:
+        records = rewind(log.state, point, stamp=services.stamp)
+        try:  # conditional: a paused run that is stopped is closed from the side, and has one ending
+            last_seq = await log.append(records, token=lease.token, expect=log.state.last_seq)
+            break
+        except LogMovedError:
+            await log.refresh()
     rewound = records[-1]
     assert isinstance(rewound, Rewound)
-    return replace(rewound, seq=log.state.last_seq)
+    return replace(rewound, seq=last_seq)
 
 
 def _point(state: SessionState, to: int | None, before_run: str | None) -> int:

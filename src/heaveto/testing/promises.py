@@ -236,8 +236,8 @@ def _answers(records: Sequence[Record]) -> Iterator[str]:
     for record in records:
         match record:
             case Paused():
-                if not (record.waiting or record.held):
-                    yield f"run {record.run_id} paused at {record.seq}, and nothing waits"
+                if record.held and not record.waiting:  # a whole run may pause for nothing but the next process
+                    yield f"record {record.seq} says that calls of run {record.run_id} wait, and names none"
                 for waiting in record.waiting:
                     asked.setdefault(waiting.call_id, waiting.kind)
             case Answered():
