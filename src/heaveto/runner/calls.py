@@ -11,7 +11,7 @@ from heaveto.agents.llm import LlmAgent
 from heaveto.agents.tool import AgentTool
 from heaveto.core.answers import Given, check_answers
 from heaveto.core.fold import CallState, SessionState, calls_around
-from heaveto.errors import DetachError, GuardTakenError, LogMovedError, UnknownCallError
+from heaveto.errors import AnswerError, DetachError, GuardTakenError, LogMovedError, UnknownCallError
 from heaveto.events.contents import Json
 from heaveto.events.records import AgentCheckpoint, Answered, CallSettled, Cause, Message, Record, WaitingKind
 from heaveto.runner.config import RunConfig
@@ -186,8 +186,9 @@ class CallDesk:
             for call in self._log.state.calls.values()
             if call.is_waiting and call.question is not None and (call.question.deadline or now + 1) <= now
         ]  # fmt: skip
-        if late:
-            await self.answer(late)
+        for given in late:
+            with suppress(AnswerError, UnknownCallError):  # it was answered, stopped or closed in this very moment
+                await self.answer([given])
 
     def _has_agent_within(self, call: CallState) -> bool:
         """Whether an agent works in the call, as a part of its run: that ends with the run."""
