@@ -18,6 +18,7 @@ from heaveto.core.fold import CallState, RunState
 from heaveto.core.replay import may_resume
 from heaveto.errors import (
     LeaseHeldError,
+    LogMovedError,
     RunIdTakenError,
     RunnerClosedError,
     SessionExistsError,
@@ -579,7 +580,8 @@ class Lane:
                     status="cancelled" if call.has_started else "not_started", cause=call.cancel.cause,
                 )
             )  # fmt: skip
-        await self.log.append(records, token=lease.token)
+        with suppress(LogMovedError):  # their run may be over, closed from the side: looked at again in the next turn
+            await self.log.append(records, token=lease.token, expect=self.log.state.last_seq)
 
     async def _tell_end(self, run: RunState, *, redelivered: bool = False) -> None:
         self._telling_end = bool(self._services.app.hooks.at("on_run_end"))

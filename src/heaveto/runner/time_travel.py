@@ -40,14 +40,14 @@ async def rewind_session(
         await stop_calls(working)  # nobody shall hear of what they come to
     while True:
         records = rewind(log.state, point, stamp=services.stamp)
+        rewound = records[-1]
+        assert isinstance(rewound, Rewound)
         try:  # conditional: a paused run that is stopped is closed from the side, and has one ending
             last_seq = await log.append(records, token=lease.token, expect=log.state.last_seq)
-            break
         except LogMovedError:
             await log.refresh()
-    rewound = records[-1]
-    assert isinstance(rewound, Rewound)
-    return replace(rewound, seq=last_seq)
+        else:
+            return replace(rewound, seq=last_seq)
 
 
 def _point(state: SessionState, to: int | None, before_run: str | None) -> int:
