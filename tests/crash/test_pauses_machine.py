@@ -447,6 +447,6 @@ class Longer(Pauses):
 
 
 Pauses.TestCase.settings = settings(SETTINGS, max_examples=30, stateful_step_count=20)
-Longer.TestCase.settings = settings(SETTINGS, max_examples=50, stateful_step_count=50)
+Longer.TestCase.settings = settings(SETTINGS, max_examples=25, stateful_step_count=50)
 TestPauses = Pauses.TestCase
 TestLonger = pytest.mark.slow(pytest.mark.timeout(600)(Longer.TestCase))
