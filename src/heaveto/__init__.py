@@ -1,7 +1,7 @@
 """heaveto: LLM-agent runs that can be stopped, cut off or killed with their process, with nothing broken afterwards.
 
-A run whose process died goes on from its log, and executes no call twice that its tool does not declare safe for it. A run
-that waits for an answer is paused: it holds no process, and goes on in any.
+A run whose process died goes on from its log, and executes no call twice that its tool does not declare safe for it.
+A run that waits for an answer is paused: it holds no process, and goes on in any.
 
 Names are loaded on first use, so that importing the package is quick and loads no SDK.
 """
