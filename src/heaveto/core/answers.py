@@ -117,13 +117,17 @@ def _check_kind(given: Given, asked: WaitingCall) -> None:
 
 
 def answer_problem(value: Json, schema: dict[str, Json] | None) -> str | None:
-    """Return where a value does not fit a JSON schema, or None if it does. Nothing fits a schema that is none."""
+    """Return where a value does not fit a JSON schema, or None if it does. Nothing fits a schema that is none.
+
+    The schema may come from a model. What it refers to is never fetched: such a schema cannot be used.
+    """
     if schema is None:
         return None
     from jsonschema import ValidationError, validate
+    from referencing.jsonschema import SchemaRegistry
 
     try:
-        validate(value, schema)
+        validate(value, schema, registry=SchemaRegistry())
     except ValidationError as error:
         return f"{error.json_path}: {error.message}"
     except Exception as error:  # noqa: BLE001 - an edge: the schema is the tool author's; a bad one raises anything
