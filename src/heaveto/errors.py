@@ -107,8 +107,8 @@ class RewindPointError(InputError):
     """A session cannot be taken back to this seq: a run is open there, or it is not there. The message names others."""
 
     def __init__(self, to: int, before: int, behind: int | None) -> None:
-        others = f"{before}" if behind is None else f"{before} and {behind}"
-        super().__init__(f"cannot go back to seq {to}: no run may be open there; the nearest points are {others}")
+        others = f"point is {before}" if behind is None else f"points are {before} and {behind}"
+        super().__init__(f"cannot go back to seq {to}: it has to exist, with no run open there; the nearest {others}")
         self.to, self.before, self.behind = to, before, behind
 
 
@@ -336,11 +336,18 @@ class AnswerExpiredError(AnswerError):
         self.call_id, self.deadline = call_id, deadline
 
 
+_WANTED = {
+    "confirmation": 'pass accept=True or False, or {"confirmed": true} or {"confirmed": false} in a message',
+    "operator": "let the run go on with Runner.resume, or cancel it",
+}
+
+
 class AnswerKindError(AnswerError):
     """The answer is of another kind than the question, such as a value where a yes or no is wanted."""
 
     def __init__(self, call_id: str, decision: str, kind: str) -> None:
-        super().__init__(f"call {call_id!r} waits for {kind}, which {decision!r} does not answer")
+        wanted = _WANTED.get(kind, "pass the value that it asks for")
+        super().__init__(f"call {call_id!r} waits for {kind!r}, which {decision!r} does not answer: {wanted}")
         self.call_id, self.decision, self.kind = call_id, decision, kind
 
 

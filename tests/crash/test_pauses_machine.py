@@ -22,7 +22,7 @@ from heaveto import AgentTool, App, FunctionTool, LlmAgent, MemoryStore, RunConf
 from heaveto.core.fold import CallState, fold
 from heaveto.core.project import project
 from heaveto.core.request import ModelRequest, Profile
-from heaveto.errors import AgentTreeChangedError, AnswerError, SessionWaitingError, UnknownCallError
+from heaveto.errors import AgentTreeChangedError, AnswerError, InputError, SessionWaitingError, UnknownCallError
 from heaveto.events.records import Answered, CallSettled, Record, Replay, RunEnded, RunStarted, SessionKey
 from heaveto.models.base import CallChunk, Chunk, EndChunk, TextChunk
 from heaveto.runner.app import OnTreeChange
@@ -42,7 +42,7 @@ T = TypeVar("T")
 ARGS = {"sub": '{"request": "pay it"}', "ask": '{"question": "which?"}'}
 GATED = ("pay", "mail", "urgent")
 TOOLS = (*GATED, "careful", "look", "ask", "find", "dig", "ship")
-REFUSED = (AnswerError, UnknownCallError, AgentTreeChangedError)
+REFUSED = (AnswerError, InputError, UnknownCallError, AgentTreeChangedError)
 
 
 @dataclass(frozen=True)

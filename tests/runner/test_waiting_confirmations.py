@@ -26,7 +26,7 @@ from tests.runner.waiting import (
 
 from heaveto import Answered, CallStarted, FunctionTool, Hold, Paused, Tool, ToolContext
 from heaveto.core.request import ToolDeclaration
-from heaveto.errors import AnswerInvalidError, AnswerKindError
+from heaveto.errors import AnswerInvalidError, AnswerKindError, InputError
 from heaveto.events.contents import FunctionResponse
 from heaveto.stores.base import Store
 from heaveto.testing import call, say
@@ -269,6 +269,33 @@ async def test_a_result_may_be_given_instead(desk: MakeDesk) -> None:
     await run.wait()
     assert pay.executed == []
     assert (await at.settled())["pay"].response == {"paid": "by hand"}
+
+
+@pytest.mark.parametrize("value", [False, True, {"confirmed": False}, {"confirmed": True}])
+async def test_a_value_that_looks_like_a_decision_is_none(desk: MakeDesk, value: Any) -> None:
+    """`answer(…, False)` would otherwise be a yes with a value: it is refused, and nothing is executed."""
+    pay = Counted("paid")
+    at = desk(call("pay"), say("ok"), tools=[gated(pay)])
+    run = await paused(at)
+    with pytest.raises(AnswerInvalidError, match="accept="):
+        await answer(at, "pay", value)
+    assert pay.executed == []
+    await answer(at, "pay", value, accept=False)  # as a reason it says what it likes
+    await run.wait()
+    assert statuses(await at.log()) == [("pay", "denied", None)]
+
+
+@pytest.mark.parametrize(
+    "both", [{"accept": False, "args": {}}, {"accept": False, "as_result": True}, {"args": {}, "as_result": True}]
+)
+async def test_answers_that_contradict_themselves_are_refused(desk: MakeDesk, both: dict[str, Any]) -> None:
+    """A no with edited arguments, a result with a no: nobody can tell what was meant."""
+    pay = Counted("paid")
+    at = desk(call("pay"), say("ok"), tools=[gated(pay)])
+    await paused(at)
+    with pytest.raises(InputError, match="pass one"):
+        await answer(at, "pay", **both)
+    assert (pay.executed, of(await at.log(), Answered)) == ([], [])
 
 
 @pytest.mark.parametrize("medium", BOTH)

@@ -153,6 +153,7 @@ async def test_work_elsewhere_that_failed(desk: MakeDesk) -> None:
     await run.wait()
     assert statuses(await at.log()) == [("build", "cancelled", None)]
     assert "disk full" in at.told()
+    assert "given up by those who did it" in at.told()  # the run did not end
 
 
 def ticket(result: Any = None) -> LongRunningFunctionTool:

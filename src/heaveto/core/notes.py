@@ -65,6 +65,8 @@ def _explain(settled: CallSettled, alone: bool) -> str:  # noqa: PLR0911 - one f
     match settled.status:
         case "not_started":
             return f"This call was not started because {why}. It had no effect."
+        case "cancelled" if settled.cause is None:
+            return "The work of this call was given up by those who did it. It may have had partial effect."
         case "cancelled":
             return f"This call was stopped while it was running, because {why}. It may have had partial effect."
         case "unknown" if settled.cause is None:

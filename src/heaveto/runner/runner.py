@@ -394,7 +394,7 @@ class Runner:
         Args:
             run_id, call_id: the call, as `questions` lists it; of a confirmation also ``<call id>:confirmation``.
             value: what was asked for, checked against the question's schema. With a yes, something for the tool, which
-                finds it in `ctx.confirmation`.
+                finds it in `ctx.confirmation`; it never is the yes or no itself, so a bool and `confirmed` are refused.
             accept: False says no, with `value` as the reason if there is one.
             args: with a yes, the arguments to execute the call with, instead of the model's.
             as_result: take `value` as the tool's result; it is not executed.
@@ -402,9 +402,12 @@ class Runner:
 
         Raises:
             UnknownRunError, UnknownCallError
+            InputError: accept=False, args and as_result do not go together.
             AnswerError: see its kinds: NotWaitingError, AnswerConflictError, AnswerExpiredError, AnswerKindError,
                 AnswerInvalidError. Nothing was written.
         """
+        if (not accept) + (args is not None) + as_result > 1:
+            raise InputError("answer: accept=False, args= and as_result=True are three different answers; pass one")
         lane = await self._lane_of(run_id)
         call_id = call_id.removesuffix(CONFIRMATION_SUFFIX)
         call = lane.log.state.calls.get(call_id)
@@ -417,6 +420,8 @@ class Runner:
             self._require_tree(lane.log.state.run(run_id))
         wants_yes = kind in ("confirmation", "operator") or args is not None
         decision: Decision = "result" if as_result else "deny" if not accept else "approve" if wants_yes else "value"
+        if decision == "approve" and (isinstance(value, bool) or (isinstance(value, Mapping) and "confirmed" in value)):
+            raise AnswerInvalidError(call_id, "value: say yes or no with accept=; a value goes to the tool, with a yes")
         recorded = _as_recorded("answer", value)
         given = Given(call_id, decision, recorded, dict(args) if args is not None else None, by)
         return (await CallDesk(self._services, lane.log).answer([given]))[0]
