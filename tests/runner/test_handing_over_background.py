@@ -21,9 +21,6 @@ def open_runner(data: MemoryData, inner: ScriptedModel, outer: ScriptedModel) ->
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.xfail(
-    strict=True, reason="the closing runner settles the call as failed (RunnerClosedError); its agent's outcome is lost"
-)
 async def test_the_outcome_of_an_agent_that_was_handed_over_comes_home() -> None:
     """Its run goes on in the next process, and its call is settled late with what comes of it: nothing else (P2)."""
     data, door = MemoryData(), gate()

@@ -159,7 +159,7 @@ async def test_a_gated_call_in_a_sub_agent(desk: MakeDesk, store: Store) -> None
 
 @pytest.mark.parametrize("medium", ["memory", "sqlite"])
 async def test_a_gated_call_in_agents_within_agents(desk: MakeDesk, medium: Medium, tmp_path: Path) -> None:
-    """The innermost agent is named, with the way to it; the answer by call id finds it in a new process, and nothing is begun anew there.
+    """The innermost agent is named, with the way to it; the answer finds it in a new process, and begins nothing anew.
 
     Approving within an agent that works as a tool must neither restart that agent nor ask again (F160, F162).
     """

@@ -137,8 +137,9 @@ a run that was paused by hand go on.
 class WaitingCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a pause waits for.
 
-    `payload` is for whoever answers, `path` the agents from the root to the one that called, through agents that work as tools. `deadline` is in epoch
-    seconds; when it passes, `default` is recorded as the answer: a value, or a denial if there is none.
+    `payload` is for whoever answers, `path` the agents from the root to the one that called, through agents that work
+    as tools. `deadline` is in epoch seconds; when it passes, `default` is recorded as the answer: a value, or a denial
+    if there is none.
     """
 
     call_id: str

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from heaveto.agents.base import BaseAgent
 from heaveto.core.fold import task_branch
-from heaveto.errors import DetachError, RunCancelled
+from heaveto.errors import DetachError, RunCancelled, RunnerClosedError
 from heaveto.events.contents import ArtifactInfo, Blob, Json
 from heaveto.events.records import Answered, CallProgress, Cause, ParentCall, Paused, WaitingCall
 from heaveto.runner.blocking import run_in_thread
@@ -271,6 +271,9 @@ class Attempt:
             await child.wait()
         except asyncio.CancelledError:
             await to_its_end(self._stop_child(starting))
+            raise
+        except RunnerClosedError:
+            operation.is_left = True  # another process goes on with it, and brings its outcome home
             raise
         finally:
             await children.deliver(operation.live.services, child.state, child.run_id)

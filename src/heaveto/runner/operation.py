@@ -113,6 +113,9 @@ class ToolOperation:
         self._last_error: Exception | None = None
         self._left: list[asyncio.Future[Any]] = []
         self._waits_within = False
+        self.is_left = False
+        """It goes on in the background, as a run that this process does not carry any more."""
+        self.child_run = ""
         self._unwatch: Callable[[], None] | None = None
 
     @property
@@ -220,6 +223,8 @@ class ToolOperation:
 
     async def _settle(self) -> None:
         settled = await self._outcome()
+        if self.is_in_background and self.is_left:
+            return
         if self.live.sealing or self.is_in_background:
             if isinstance(settled, Paused) or self._waits_within:
                 settled = self.settlement("failed", {"error": "The run ended before an answer could be waited for."})
@@ -689,6 +694,7 @@ class ToolOperation:
     async def detach(self, response: dict[str, Json] | None, *, child_run: str = "") -> None:
         """Answer the call now, and let it work on; a call in the background already stays there."""
         if not self.is_in_background:
+            self.child_run = child_run
             await self.record_aside(replace(self.settlement("detached", response), child_run=child_run))
             self.look()
 

@@ -764,7 +764,8 @@ class Runner:
         for lane in lanes:
             lane.log.notify()  # who waits for a run that is not over waits in vain
         for call in tuple(self._services.background_calls.values()):
-            call.cut("shutdown")
+            if not (call.child_run and self.app.on_shutdown == "hand_over"):
+                call.cut("shutdown")
         await self._drain_background()
         for task in tuple(self._services.listening):
             task.cancel()

@@ -29,6 +29,9 @@ END_HOOK_SECONDS = 30.0
 class BackgroundCall(Protocol):
     """A call that works on although its run may have ended."""
 
+    child_run: str
+    """The run that it goes on as, if it is an agent's."""
+
     @property
     def task(self) -> asyncio.Task[None] | None: ...
     def cut(self, cause: Cause) -> None: ...
