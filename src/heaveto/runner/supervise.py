@@ -304,8 +304,11 @@ def _drafts(live: LiveRun, staged: Sequence[Record]) -> list[Draft]:
 
 def _work(live: LiveRun) -> dict[str, Work]:
     """What became of the work of calls that were started here."""
-    known = {call_id: operation.work for call_id, operation in live.operations.items()}
-    return {call_id: work for call_id, work in known.items() if work is not None}
+    found: dict[str, Work] = {}
+    for call_id, operation in live.operations.items():
+        if operation.work is not None:
+            found[call_id] = operation.work
+    return found
 
 
 def _naming_agent(live: LiveRun, ended: Record) -> Record:
