@@ -19,7 +19,6 @@ from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.close import Work, output_response
 from heaveto.core.fold import calls_around, task_branch
-from heaveto.core.gate import Key, SlotRequest
 from heaveto.errors import (
     CallWaits,
     InDoubtError,
@@ -52,6 +51,7 @@ from heaveto.runner.insist import insist
 from heaveto.runner.late import PATIENCE, record_late
 from heaveto.runner.live import LiveRun
 from heaveto.runner.output import CallOutput
+from heaveto.runner.place import Place
 from heaveto.runner.results import recorded_result
 from heaveto.runner.services import logger
 from heaveto.tools.base import Confirmation, Tool
@@ -102,7 +102,7 @@ class ToolOperation:
         self.fatal: Exception | None = None
         self.saves = itertools.count()
         self.tasks = itertools.count(self._first_task() if self.in_doubt else 1)
-        self._slots: SlotRequest | None = None
+        self._place = Place(live, tool, call.call_id, ctx.branch)
         self._stop_cause: Cause | None = None
         self._run_cause: Cause | None = None
         """Why it was asked to stop together with its run, which settles it then."""
@@ -175,49 +175,20 @@ class ToolOperation:
 
     def enter_at_once(self) -> bool:
         """Take a place if one is free, or none is needed."""
-        self._slots = self._wanted()
-        if self._slots is None:
-            return True
-        if not self.live.services.gate.enter_at_once(self._slots):
-            self._slots = None
-            return False
-        return True
+        return self._place.enter_at_once()
 
     async def enter_line(self) -> None:
         """Wait for a place. Returns without one if the call is stopped meanwhile."""
-        wanted = self._wanted()
-        if wanted is None:
-            return
-        entry = asyncio.ensure_future(self.live.services.gate.enter(wanted))
-        entry.add_done_callback(lambda _: self._news.set())
-        self._slots = wanted
-        try:
-            while not entry.done() and self.stop_cause is None:
-                self._news.clear()
-                await self._news.wait()
-        finally:
-            if not entry.done():
+        entry = self._place.enter()
+        if entry is not None:
+            try:
+                await self._until(entry)
+            finally:
                 entry.cancel()
 
     def leave_line(self) -> None:
         """Give the place back, or stop waiting for one. Idempotent."""
-        if self._slots is not None:
-            self.live.services.gate.leave(self._slots.ref)
-            self._slots = None
-
-    def _wanted(self) -> SlotRequest | None:
-        app, user = self.live.services.app, self.live.key.user
-        limits: dict[Key, int | None] = {
-            ("app",): app.max_concurrent_calls,
-            ("user", user): app.max_concurrent_calls_per_user,
-            ("tool", self.tool.name): self.tool.max_concurrency,
-        }
-        slots = {key: limit for key, limit in limits.items() if limit is not None}
-        if not slots:
-            return None
-        # A call of an agent that works as a tool is inside that tool's call: its branch tells.
-        inside = tuple((self.live.run_id, call_id) for call_id in calls_around(self.agent_ctx.branch))
-        return SlotRequest(self.live.run_id, self.call_id, user, slots, inside)
+        self._place.leave()
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -503,17 +474,21 @@ class ToolOperation:
     async def _pause(self, seconds: float) -> bool:
         """Wait; return False if a stop came."""
         timer = asyncio.ensure_future(self.live.services.clock.sleep(seconds))
-        timer.add_done_callback(lambda _: self._news.set())
         try:
-            while not timer.done() and self.stop_cause is None:
-                self._news.clear()
-                await self._news.wait()
+            await self._until(timer)
         except asyncio.CancelledError:
             if self.stop_cause is None:
                 raise
         finally:
             timer.cancel()
         return self.stop_cause is None
+
+    async def _until(self, future: asyncio.Future[Any]) -> None:
+        """Wait for a future, or for a stop of this call."""
+        future.add_done_callback(lambda _: self._news.set())
+        while not future.done() and self.stop_cause is None:
+            self._news.clear()
+            await self._news.wait()
 
     async def _begin_next(self) -> bool:
         known = self.live.session.calls.get(self.call_id)
