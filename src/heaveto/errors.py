@@ -252,11 +252,15 @@ class UnknownRunError(NotFoundError):
 
 
 class UnknownCallError(NotFoundError):
-    """The run has no such call, or it is settled for good. Check the id; the message says what the run has."""
+    """The run has no such call, or it is settled for good. Check the id; the message says which are open.
+
+    `run_id` is empty where the whole session was looked through.
+    """
 
     def __init__(self, run_id: str, call_id: str, known: tuple[str, ...]) -> None:
         open_calls = ", ".join(known) or "none"
-        super().__init__(f"run {run_id} has no open call {call_id!r}; its open calls: {open_calls}")
+        where = f"run {run_id}" if run_id else "the session"
+        super().__init__(f"{where} has no open call {call_id!r}; its open calls: {open_calls}")
         self.run_id, self.call_id, self.known = run_id, call_id, known
 
 

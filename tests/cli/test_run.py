@@ -13,11 +13,11 @@ import pytest
 from tests.cli.terminal import CTRL_C, CTRL_D, Terminal, call, environment, heaveto
 
 from heaveto.events import codec
-from heaveto.events.records import CallSettled, Message, Record, RunEnded, RunStarted
+from heaveto.events.records import CallSettled, Message, Paused, Record, RunEnded, RunStarted
 
 DESK = '''
 import asyncio, threading
-from heaveto import App, LlmAgent, ToolContext
+from heaveto import App, FunctionTool, LlmAgent, ToolContext
 from heaveto.testing import ScriptedModel, call, cut, fault, hang, say
 
 
@@ -40,8 +40,21 @@ async def give_up(ctx: ToolContext) -> str:
     return "never"
 
 
+async def look_up() -> str:
+    """Look something up, which takes a moment."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+    return "found"
+
+
+async def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
 def desk(*steps):
-    return LlmAgent("desk", ScriptedModel(*steps, strict=False), tools=[wait_long, hold_on, give_up])
+    gated = FunctionTool(pay, require_confirmation=True)
+    return LlmAgent("desk", ScriptedModel(*steps, strict=False), tools=[wait_long, hold_on, give_up, look_up, gated])
 
 
 plain = desk(say("Hello there.", chunks=3))
@@ -49,6 +62,7 @@ slow = desk((say("Half an answer, and"), hang()), say("I am listening."))
 busy = desk(call("wait_long"), say("I am listening."))
 stuck = desk(call("hold_on"))
 quits = desk(call("give_up"))
+asks = desk((call("pay"), call("look_up")), say("Paid."))
 broken = desk(fault("the provider is down", status=400))
 '''
 
@@ -96,6 +110,18 @@ def test_a_session_goes_on_where_it_was(place: Path) -> None:
     call("run", "desk.py:plain", "-m", "hi", "--session", "s", "--user", "v", cwd=place)
     starts = [record.seq for record in records_in(place / "heaveto.db") if isinstance(record, RunStarted)]
     assert starts[0] == 1 and starts[1] > 1 and starts[2] == 1
+
+
+def test_a_turn_that_waits_for_an_answer_says_so(place: Path) -> None:
+    """The calls beside the one that waits are carried out; then the exit code tells scripts that someone is asked."""
+    done = call("run", "desk.py:asks", "-m", "pay", cwd=place)
+    assert done.returncode == 3
+    assert done.stderr.count("waits for an answer to pay") == 1
+    records = records_in(place / "heaveto.db")
+    assert [(record.name, record.status) for record in records if isinstance(record, CallSettled)] == [
+        ("look_up", "succeeded")
+    ]
+    assert isinstance(records[-1], Paused) and not records[-1].held
 
 
 @pytest.mark.parametrize(

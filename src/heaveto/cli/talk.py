@@ -77,7 +77,7 @@ class Talk:
                 self._show(item)
                 if isinstance(item, RunEnded):
                     code = exit_code(item.outcome)
-                elif isinstance(item, Paused):
+                elif isinstance(item, Paused) and not item.held:
                     code = WAITING
             work.result()
         return INTERRUPTED if turn.interrupted and code != exit_code("completed") else code
@@ -108,7 +108,7 @@ class Talk:
             case CallSettled(late=False):
                 result = "" if record.response is None else f": {compact_json(record.response)}"
                 _progress(f"{record.name} {record.status.replace('_', ' ')}{result}")
-            case Paused():
+            case Paused(held=True):  # what a whole run pauses for has been told like this before
                 self._end_text()
                 for waiting in record.waiting:
                     _progress(f"waits for an answer to {waiting.name or waiting.kind} ({waiting.call_id})")
@@ -149,8 +149,6 @@ class _Turn:
                     if isinstance(item, CancelRequested):
                         self._stop_is_durable.set()
                     self.items.put(item)
-                    if isinstance(item, Paused):
-                        break
             if self._stop is not None:
                 await self._stop
         finally:

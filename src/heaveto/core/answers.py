@@ -82,7 +82,7 @@ def _is_old_news(state: SessionState, given: Given) -> bool:
     if first is not None:
         return _is_repeat(given, first)
     open_calls = tuple(call.call.call_id for call in state.calls.values() if call.is_waiting)
-    raise UnknownCallError("of this session", given.call_id, open_calls)
+    raise UnknownCallError("", given.call_id, open_calls)
 
 
 def _first_answer(state: SessionState, call_id: str) -> Answered | None:
