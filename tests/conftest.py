@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # No deadlines: a shared machine may stall for a second, and the per-test timeout catches what hangs.
@@ -12,3 +13,10 @@ settings.register_profile(
     "ci", deadline=None, max_examples=200, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Property tests get minutes: one that found a failure must be able to shrink it, and to show it."""
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False) and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(600))
