@@ -44,14 +44,14 @@ def broken_law(steps: Sequence[Step], provider: str, *, joined: bool = True) -> 
         return "not idempotent"
     if (repaired is history) != report.is_clean:
         return "the report does not tell whether something was changed"
-    has_ids = provider.startswith("gemini") or all(_ids(steps))
+    has_ids = all(_ids(steps))
     if repaired is not history and has_ids and provider not in LENIENT and refusal(history, provider) is None:
         return f"changed, though it was valid: {report}"
     return _lost(steps, repaired, report)
 
 
 def _ids(steps: Sequence[Step]) -> Iterator[str]:
-    """Yield the ids in a history: calls without one are no valid ones, whatever is known of the provider."""
+    """Yield the ids in a history: without them validators only count, and a repair looks at names too."""
     for step in steps:
         match step:
             case R():
