@@ -29,8 +29,11 @@ class AnthropicFormat(BlockFormat):
                     work.report("A9", index, "dropped", "it had no content")
                 continue
             blocks = objects_at(content, index, "content")
+            is_model = message.get("role") == "assistant"
+            if blocks and all(_is_fine(work, block, is_model) for block in blocks):
+                continue
             own_tools = own_tools or any(_is_own_tool(block) for block in blocks)
-            kept = self._clean_blocks(work, index, message.get("role") == "assistant", blocks)
+            kept = self._clean_blocks(work, index, is_model, blocks)
             if not kept:
                 work.messages[index] = None
                 if not blocks:
@@ -107,6 +110,18 @@ class AnthropicFormat(BlockFormat):
 
 def _is_result(block: Body) -> bool:
     return block.get("type") == "tool_result"
+
+
+def _is_fine(work: Work, block: Body, is_model: bool) -> bool:
+    """Whether there is certainly nothing to see to: the usual case, and the fast one."""
+    kind = block.get("type")
+    if kind == "text":
+        words = block.get("text")
+        return type(words) is str and words != "" and not words.isspace()
+    if kind == "tool_use":
+        name = block.get("name")
+        return is_model and type(block.get("input")) is dict and work.names.get(cast("str", name)) == name
+    return kind == "tool_result" and not block.get("is_error")
 
 
 def _is_own_tool(block: Body) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, cast
 
 from heaveto.core.repair import Options, decide
@@ -11,6 +10,7 @@ from heaveto.histories.gemini import GeminiFormat
 from heaveto.histories.profiles import profile_named
 from heaveto.histories.work import Body, Work, is_body
 
+_ORIGINAL = "original"
 _FORMAT = GeminiFormat()
 _PROFILE = profile_named("gemini-2.5")  # what is put in is no call, so it needs no signature
 
@@ -26,8 +26,9 @@ def repair_dangling_tool_calls(contents: list[Any]) -> int:
     Raises:
         InvalidHistoryError: something in the list is no content.
     """
-    parts: dict[int, Any] = {}
-    views = [_view(index, content, parts) for index, content in enumerate(contents)]
+    if not any(map(is_body, contents)) and _are_in_order(contents):
+        return 0
+    views = [_view(index, content) for index, content in enumerate(contents)]
     work = Work(_PROFILE, list(views), {}, origins=range(len(views)))
     work.snake_case = any("function_call" in part for view in views for part in view["parts"])
     decision = decide(_FORMAT.read(work), _PROFILE.policy, Options())
@@ -36,42 +37,76 @@ def repair_dangling_tool_calls(contents: list[Any]) -> int:
     _FORMAT.arrange(work)
     if decision.changes or work.changes:
         originals = {id(view): content for view, content in zip(views, contents, strict=True)}
-        contents[:] = [_content(view, originals, parts, contents) for _, view in work.placed()]
+        kinds = _kinds(contents)
+        contents[:] = [originals.get(id(view)) or _content(view, kinds) for _, view in work.placed()]
     return sum(change.action == "answered" for change in decision.changes)
 
 
-def _view(index: int, content: Any, parts: dict[int, Any]) -> Body:
-    """A content as a dict whose parts are dicts; `parts` remembers what they stand for."""
+def _are_in_order(contents: list[Any]) -> bool:
+    """Whether each call has its response at once, in order, and nothing else is wrong: the usual and quick case."""
+    asked: list[tuple[str | None, str | None]] = []
+    before = "start"
+    for content in contents:
+        calls: list[tuple[str | None, str | None]] = []
+        answers: list[tuple[str | None, str | None]] = []
+        parts: list[Any] = getattr(content, "parts", None) or []
+        for part in parts:
+            if (call := part.function_call) is not None:
+                calls.append((call.id, call.name))
+            elif (response := part.function_response) is not None:
+                answers.append((response.id, response.name))
+        if asked != answers or (answers and len(answers) != len(parts)):
+            return False
+        if calls and (content.role != "model" or before in ("start", "model") or len(set(calls)) != len(calls)):
+            return False
+        asked, before = calls, content.role
+    return not asked and bool(contents)
+
+
+def _view(index: int, content: Any) -> Body:
+    """A content as a dict of what a repair looks at."""
     if is_body(content):
         role, held = content.get("role"), content.get("parts")
     elif hasattr(content, "parts"):  # an edge: the SDK's types may not be installed
         role, held = content.role, content.parts
     else:
         raise InvalidHistoryError(index, f"must be a content, not {type(content).__name__}")
-    views: list[Body] = []
-    for part in cast("list[Any]", held or ()):
-        view = part if is_body(part) else cast("Body", part.model_dump(by_alias=True, exclude_none=True))
-        parts[id(view)] = part
-        views.append(view)
-    return {"role": "model" if role == "model" else "user", "parts": views}
+    parts: list[Body] = [part if is_body(part) else _part_view(part) for part in held or ()]
+    return {"role": "model" if role == "model" else "user", "parts": parts}
 
 
-def _content(view: Body, originals: dict[int, Any], parts: dict[int, Any], contents: list[Any]) -> Any:
-    original = originals.get(id(view))
-    if original is not None:
-        return original
-    kind, part_kind = _type_of(contents), _type_of(parts.values())
-    held = [_part(part, parts, part_kind) for part in view["parts"]]
-    return {"role": view["role"], "parts": held} if kind is None else kind(role=view["role"], parts=held)
+def _part_view(part: Any) -> Body:
+    call, response = part.function_call, part.function_response
+    if call is not None:
+        return {"functionCall": {"id": call.id, "name": call.name}, _ORIGINAL: part}
+    if response is not None:
+        told = {"id": response.id, "name": response.name, "response": response.response}
+        return {"functionResponse": told, _ORIGINAL: part}
+    return {_ORIGINAL: part}
 
 
-def _type_of(values: Iterable[Any]) -> Any:
-    """Return the SDK's type of what is there; None if all of it is dicts."""
-    return next((cast("Any", type(value)) for value in values if not isinstance(value, dict)), None)
+def _kinds(contents: list[Any]) -> tuple[Any, Any]:
+    """Return the SDK's types of contents and parts; None where all are dicts."""
+    content = next((content for content in contents if not isinstance(content, dict) and content.parts), None)
+    return (None, None) if content is None else (content.__class__, content.parts[0].__class__)
 
 
-def _part(view: Body, parts: dict[int, Any], kind: Any) -> Any:
-    known = parts.get(id(view))
-    if known is not None or kind is None:
-        return view if known is None else known
-    return kind.model_validate(view)
+def _content(view: Body, kinds: tuple[Any, Any]) -> Any:
+    content_kind, part_kind = kinds
+    parts = [_part(part, part_kind) for part in cast("list[Body]", view["parts"])]
+    return (
+        {"role": view["role"], "parts": parts} if content_kind is None else content_kind(role=view["role"], parts=parts)
+    )
+
+
+def _part(view: Body, kind: Any) -> Any:
+    """Return the part that a view stands for, with the id and name that it has got, or a new one."""
+    original = view.get(_ORIGINAL)
+    if original is None:
+        return view if kind is None else kind.model_validate(view)
+    for key, field in (("functionCall", "function_call"), ("functionResponse", "function_response")):
+        held = getattr(original, field)
+        if held is not None and (held.id, held.name) != (view[key].get("id"), view[key].get("name")):
+            changed = held.model_copy(update={"id": view[key].get("id"), "name": view[key].get("name")})
+            return original.model_copy(update={field: changed})
+    return original
