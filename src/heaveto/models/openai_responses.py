@@ -7,21 +7,21 @@ The log is the conversation. By default each request carries all of it and the p
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from heaveto.clock import Clock, SystemClock
 from heaveto.core.request import Held, ModelRequest, Profile
-from heaveto.errors import MissingExtraError, ModelError
+from heaveto.errors import ModelError
 from heaveto.events.contents import Json
 from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
+from heaveto.models.openai_sdk import openai_client, openai_errors
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import SdkClient, mapped, model_error, priced_chunk
+from heaveto.models.sdk import priced_chunk
 from heaveto.models.wire.openai_responses import OpenAIResponsesEncoder
 from heaveto.models.wire.openai_responses_answer import ResponsesAnswerReader
 
@@ -32,8 +32,6 @@ logger = logging.getLogger("heaveto")
 
 _PATH = "/responses"
 _JSON = {"Content-Type": "application/json"}
-_FINAL_CODES = ("insufficient_quota", "billing_hard_limit_reached")
-_FINAL_TYPES = ("invalid_request_error", "authentication_error", "permission_error")
 _OURS = ("input", "model", "stream", "store", "previous_response_id", "conversation", "background")
 """What `Generation.extra` must not set: it would be another conversation than the log, or one that no stop reaches."""
 _REASONING = "reasoning.encrypted_content"
@@ -52,21 +50,25 @@ class _Manner(msgspec.Struct, frozen=True):
     thoughts: bool = True
     encrypted: bool = True
 
+    @property
+    def _points(self) -> bool:
+        return self.held is not None and bool(self.held.response_id)
+
     def after(self, error: ModelError) -> _Manner | None:
         """Return the manner in which the same conversation may be accepted, or None if nothing better is known.
 
-        A pointer that the provider does not know (R12) or cannot go on from is left out, and the whole conversation is
-        sent; reasoning that it cannot read (R13) is, too; a model without reasoning is not asked for it.
+        A model without reasoning is not asked for it. Reasoning that cannot be read is left out (R13). A pointer that
+        the provider does not know (R12), or from which it refuses to go on, gives way to the whole conversation.
         """
-        if error.status not in (400, 404):
-            return None
-        if self.held is not None and self.held.response_id:
-            return msgspec.structs.replace(self, held=Held())
         match error.body:
-            case {"code": "invalid_encrypted_content"} if self.thoughts:
-                return msgspec.structs.replace(self, thoughts=False)
             case {"param": "include"} if self.encrypted:
                 return msgspec.structs.replace(self, encrypted=False)
+            case {"code": "invalid_encrypted_content"} if self.thoughts:
+                return msgspec.structs.replace(self, thoughts=False)
+            case {"code": "previous_response_not_found"} if self._points:
+                return msgspec.structs.replace(self, held=Held())
+            case _ if self._points and error.status in (400, 404):
+                return msgspec.structs.replace(self, held=Held())
             case _:
                 return None
 
@@ -108,13 +110,12 @@ class OpenAIResponses(Model):
     ) -> None:
         self.name = model
         self.profile = Profile(name=provider)
-        self._api_key, self._base_url, self._timeout_seconds = api_key, base_url, timeout_seconds
         self._held, self._prices, self._stream = held, prices, stream
         self._clock = clock or SystemClock()
         self._encoder = OpenAIResponsesEncoder(provider=provider)
+        self._thoughtless = OpenAIResponsesEncoder(provider=provider, thoughts=False)
         self._reasons = True
-        given = None if client is None else client.with_options(max_retries=0)
-        self._client = SdkClient(self._connect, lambda made: made.close(), given)
+        self._client = openai_client("OpenAIResponses", api_key, base_url, timeout_seconds, client)
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Stream the answer. Closing this generator, or cancelling who iterates it, closes the socket (F51).
@@ -124,19 +125,22 @@ class OpenAIResponses(Model):
             MissingExtraError: the SDK is not installed.
         """
         _check(request)
-        manner: _Manner | None = _Manner(request.held if self._held else None, encrypted=self._reasons)
-        while manner is not None:
+        manner = _Manner(request.held if self._held else None, encrypted=self._reasons)
+        while True:
+            received = False
             try:
                 async with aclosing(self._ask(request, manner)) as chunks:
                     async for chunk in chunks:
+                        received = True
                         yield priced_chunk(self, chunk)
                 return
             except ModelError as error:
-                refused, manner = manner, manner.after(error)
-                if manner is None:
+                simpler = None if received else manner.after(error)
+                if simpler is None:
                     raise
-                logger.info("%s is asked again, with less: %s", self.name, error)
-                self._reasons = self._reasons and manner.encrypted == refused.encrypted
+                logger.info("%s is asked again, in a simpler manner: %s", self.name, error)
+                self._reasons = self._reasons and simpler.encrypted
+                manner = simpler
 
     def priced(self, usage: Usage) -> Usage:
         """Return the usage with its cost by the prices that were given."""
@@ -150,7 +154,7 @@ class OpenAIResponses(Model):
         client = await self._client.get()
         body = self._body(request, manner)
         reader = ResponsesAnswerReader(provider=self.profile.name, held=manner.held is not None)
-        with _mapped(self._clock, reader):
+        with openai_errors(self._clock, reader):
             if self._stream:
                 async with _opened(client, body) as events:
                     async for event in events:
@@ -173,23 +177,8 @@ class OpenAIResponses(Model):
         include = [*request.generation.extra.get("include", ()), *([_REASONING] if manner.encrypted else [])]
         if include:
             settings["include"] = include
-        return self._encoder.encode_json(request, manner.held, thoughts=manner.thoughts, settings=settings)
-
-    def _connect(self) -> AsyncOpenAI:
-        try:
-            import openai
-        except ImportError:
-            raise MissingExtraError("openai", "OpenAIResponses") from None
-        timeout = openai.NOT_GIVEN if self._timeout_seconds is None else self._timeout_seconds
-        try:
-            return openai.AsyncOpenAI(api_key=self._key(), base_url=self._base_url, timeout=timeout, max_retries=0)
-        except openai.OpenAIError as error:
-            raise ModelError(f"cannot connect to {self.name}: {error}") from error
-
-    def _key(self) -> str | None:
-        if self._api_key is None and self._base_url is not None and not os.environ.get("OPENAI_API_KEY"):
-            return "none"  # local servers want none, the SDK insists on one
-        return self._api_key
+        encoder = self._encoder if manner.thoughts else self._thoughtless
+        return encoder.encode_json(request, manner.held, settings)
 
 
 def _check(request: ModelRequest) -> None:
@@ -208,11 +197,3 @@ async def _opened(client: AsyncOpenAI, body: bytes) -> AsyncGenerator[AsyncStrea
     )
     async with stream:
         yield stream
-
-
-@contextmanager
-def _mapped(clock: Clock, reader: ResponsesAnswerReader) -> Generator[None, None, None]:
-    import openai
-
-    with mapped((openai.APIError,), lambda error: _model_error(error, clock), reader):
-        yield

@@ -10,6 +10,7 @@ from heaveto.events.contents import (
     FileRef,
     FunctionCall,
     FunctionResponse,
+    Json,
     Opaque,
     Part,
     ProviderCall,
@@ -27,8 +28,10 @@ from heaveto.models.wire.fields import (
     split_images,
     wire_id,
     wire_name,
+    with_extra,
 )
 from heaveto.models.wire.memory import TurnMemory
+from heaveto.models.wire.schema import closed_schema
 
 Block = dict[str, Any]
 DEFAULT_MAX_TOKENS = 8192
@@ -188,11 +191,16 @@ def _tools(request: ModelRequest) -> dict[str, Any]:
     return {"tools": tools} if choice is None else {"tools": tools, "tool_choice": {"type": _CHOICES[choice]}}
 
 
+def _output_config(schema: dict[str, Json] | None) -> dict[str, Json] | None:
+    return None if schema is None else {"format": {"type": "json_schema", "schema": closed_schema(schema)}}
+
+
 def _settings(generation: Generation) -> dict[str, Any]:
     settings = {
         "max_tokens": generation.max_output_tokens or DEFAULT_MAX_TOKENS,
         "temperature": generation.temperature,
         "top_p": generation.top_p,
         "stop_sequences": list(generation.stop) or None,
+        "output_config": _output_config(generation.output_schema),
     }
-    return {**{name: value for name, value in settings.items() if value is not None}, **generation.extra}
+    return with_extra(settings, generation.extra)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, assert_never
 
 import msgspec
 
 from heaveto.core.request import Generation, Held, ModelRequest, ToolDeclaration, Turn
-from heaveto.events.contents import Blob, FileRef, FunctionCall, FunctionResponse, Json, Part, Text
+from heaveto.events.contents import Blob, FileRef, FunctionCall, FunctionResponse, Json, Part, Text, Thought
 from heaveto.models.wire.fields import (
     data_uri,
     described,
@@ -20,10 +20,13 @@ from heaveto.models.wire.fields import (
     split_images,
     wire_id,
     wire_name,
+    with_extra,
 )
 from heaveto.models.wire.memory import TurnMemory
+from heaveto.models.wire.schema import OUTPUT_NAME, closed_schema, is_strict_schema
 
 Item = dict[str, Any]
+_BODY = msgspec.json.Decoder(Item)
 _CALLS = ("function_call", "custom_tool_call")
 _SENT = ("reasoning", "web_search_call", "compaction")
 _KEPT_BY_PROVIDER = ("id", "created_by")
@@ -44,18 +47,24 @@ class OpenAIResponsesEncoder:
     its encrypted content and only together with what it led to (R5). Of what the provider executed, a web search goes
     back; other items say nothing without what the provider stores for them, or would want an output (R2), and are left
     out, as are items that this package does not know, unless they carry encrypted content.
+
+    Args:
+        provider: the family whose own items are sent.
+        thoughts: whether earlier reasoning is sent.
     """
 
-    def __init__(self, *, provider: str = "openai-responses") -> None:
-        self._provider = provider
+    def __init__(self, *, provider: str = "openai-responses", thoughts: bool = True) -> None:
+        self._provider, self._thoughts = provider, thoughts
         self._memory = TurnMemory(self._form)
 
     def encode(self, request: ModelRequest, held: Held | None = None) -> dict[str, Any]:
-        """Return the request body without ``model`` and ``stream``, to be looked at; `encode_json` makes what is sent."""
-        return msgspec.json.decode(self.encode_json(request, held))
+        """Return the request body without ``model`` and ``stream``, for a look at it; see `encode_json`."""
+        return _BODY.decode(self.encode_json(request, held))
 
-    def encode_json(self, request: ModelRequest, held: Held | None = None, **settings: Json) -> bytes:
-        """Return the request body as JSON, with more settings.
+    def encode_json(
+        self, request: ModelRequest, held: Held | None = None, settings: Mapping[str, Json] | None = None
+    ) -> bytes:
+        """Return the request body as JSON, with more settings, which win.
 
         With `held`, the input is what came after the turns that the provider holds. A turn becomes JSON once, so the
         rest of a conversation costs what copying its bytes costs (P9).
@@ -63,12 +72,12 @@ class OpenAIResponsesEncoder:
         items: list[msgspec.Raw] = []
         for form in self._forms(request, held):
             items += form.items
-        body: dict[str, Any] = {**settings, "input": items or [{"role": "user", "content": ""}]}
+        body: dict[str, Any] = {"input": items or [{"role": "user", "content": ""}]}
         if request.instruction:
             body["instructions"] = request.instruction
         if held is not None and held.response_id:
             body["previous_response_id"] = held.response_id
-        return msgspec.json.encode({**body, **_settings(request.generation), **_tools(request)})
+        return msgspec.json.encode({**body, **_settings(request.generation), **_tools(request), **(settings or {})})
 
     def _forms(self, request: ModelRequest, held: Held | None) -> Iterator[_Form]:
         turns, custom = iter(request.turns), frozenset[str]()
@@ -102,11 +111,13 @@ class OpenAIResponsesEncoder:
             case Text(text=""):
                 return None
             case Text(text=text):
-                return _said(text)
+                return {**own_data(part, self._provider), **_said(text)}
             case Blob() | FileRef():
                 return _said(described(part).text)
             case FunctionCall():
                 return self._call(part)
+            case Thought() if not self._thoughts:
+                return None
             case _:
                 return _own_item(own_block(part, self._provider))
 
@@ -153,7 +164,7 @@ def _in_whole_units(items: list[Item | None]) -> list[Item]:
 
 def _for_custom_tools(form: _Form, custom: frozenset[str]) -> _Form:
     """A custom tool's call wants an output of its own type (R2)."""
-    items: list[Item] = [msgspec.json.decode(item) for item in form.items]
+    items = [_BODY.decode(item) for item in form.items]
     for item in items:
         if item.get("call_id") in custom:
             item["type"] = "custom_tool_call_output"
@@ -210,10 +221,19 @@ def _tool(tool: ToolDeclaration) -> dict[str, Json]:
     return {"type": "function", **function, "strict": False}
 
 
+def _text_format(schema: dict[str, Json] | None) -> dict[str, Json] | None:
+    if schema is None:
+        return None
+    closed = closed_schema(schema)
+    named = {"name": OUTPUT_NAME, "schema": closed, "strict": is_strict_schema(closed)}
+    return {"format": {"type": "json_schema", **named}}
+
+
 def _settings(generation: Generation) -> dict[str, Any]:
     settings = {
         "temperature": generation.temperature,
         "top_p": generation.top_p,
         "max_output_tokens": generation.max_output_tokens,
+        "text": _text_format(generation.output_schema),
     }
-    return {**{name: value for name, value in settings.items() if value is not None}, **generation.extra}
+    return with_extra(settings, generation.extra)

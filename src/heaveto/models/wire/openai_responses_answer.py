@@ -6,13 +6,12 @@ import json
 from typing import Any, Literal, cast
 
 from heaveto.errors import ModelError
-from heaveto.events.contents import Json, Opaque, Thought
+from heaveto.events.contents import Json, Opaque, Text, Thought
 from heaveto.events.records import Usage
 from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, TextChunk, ThoughtChunk, UsageChunk
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
-_SPOKEN = ("response.output_text.delta", "response.refusal.delta")
-_REASONED = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
+_BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
 _CALLS = ("function_call", "custom_tool_call")
 _CALL_FIELDS = ("id", "type", "status", "call_id", "name", "arguments", "input")
 _PASSING = ("server_error", "rate_limit_exceeded", "slow_down", "vector_store_timeout", "internal_error")
@@ -55,33 +54,34 @@ class ResponsesAnswerReader:
         """Return the chunks of one streamed event, or of a whole response."""
         body = _object(event)
         kind = _text(body.get("type"))
-        index = _count(body.get("output_index"))
         if body.get("object") == "response":
             return self._response(body)
         if kind in _ENDS:
             return self._response(_object(body.get("response")), kind.removeprefix("response."))
-        if kind in _SPOKEN:
-            return self._streamed(index, TextChunk(_text(body.get("delta"))))
-        if kind in _REASONED:
-            return self._streamed(index, ThoughtChunk(_text(body.get("delta"))))
+        if kind in _BEGINNINGS:
+            self._head(_object(body.get("response")))
+        if kind == "error":
+            self._fail(_object(body.get("error")) or body)
+        return self._of_item(kind, _count(body.get("output_index")), body)
+
+    def _of_item(self, kind: str, index: int, body: dict[str, Any]) -> list[Chunk]:
         match kind:
-            case "response.created" | "response.in_progress" | "response.queued":
-                self._head(_object(body.get("response")))
             case "response.output_item.added":
                 return self._begin(index, _object(body.get("item")))
             case "response.output_item.done":
                 return self._finish(index, _object(body.get("item")))
+            case "response.output_text.delta" | "response.refusal.delta":
+                return self._streamed(index, TextChunk(_text(body.get("delta"))))
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                return self._streamed(index, ThoughtChunk(_text(body.get("delta"))))
+            case "response.reasoning_summary_part.added" if _count(body.get("summary_index")):
+                return self._streamed(index, ThoughtChunk(_BETWEEN_SUMMARIES))
             case "response.function_call_arguments.delta":
                 return self._arguments(index, _text(body.get("delta")))
             case "response.custom_tool_call_input.delta":
                 return self._arguments(index, _escaped(_text(body.get("delta"))))
-            case "response.reasoning_summary_part.added" if _count(body.get("summary_index")):
-                return self._streamed(index, ThoughtChunk(_BETWEEN_SUMMARIES))
-            case "error":
-                self._fail(_object(body.get("error")) or body)
             case _:
-                pass
-        return []
+                return []
 
     def end(self) -> list[Chunk]:
         """Return the closing chunk; nothing if the provider never closed the answer, or closed it as failed (F30)."""
@@ -152,7 +152,7 @@ class ResponsesAnswerReader:
         self._items[index] = "done"
         match item.get("type"):
             case "message":
-                return [] if state == "streamed" else [TextChunk(text) for text in _spoken(item) if text]
+                return self._message(item, streamed=state == "streamed")
             case "reasoning":
                 return self._reasoning(item)
             case "function_call" | "custom_tool_call":
@@ -161,6 +161,13 @@ class ResponsesAnswerReader:
                 return [PartChunk(Opaque(provider=self._provider, data=item))]
             case _:
                 return []
+
+    def _message(self, item: dict[str, Any], *, streamed: bool) -> list[Chunk]:
+        texts = [_text(part.get("text")) or _text(part.get("refusal")) for part in _objects(item.get("content"))]
+        phase = item.get("phase")
+        if phase:  # models that give one want it back
+            return [PartChunk(Text(text="".join(texts), provider=self._provider, data={"phase": phase}))]
+        return [] if streamed else [TextChunk(text) for text in texts if text]
 
     def _reasoning(self, item: dict[str, Any]) -> list[Chunk]:
         texts = [_text(part.get("text")) for part in (*_objects(item.get("summary")), *_objects(item.get("content")))]
@@ -187,10 +194,6 @@ _OPENING = '{"input": "'
 def _escaped(text: str) -> str:
     """Text as it stands within a JSON string; halves of surrogate pairs of two fragments join there."""
     return json.dumps(text)[1:-1]
-
-
-def _spoken(message: dict[str, Any]) -> list[str]:
-    return [_text(part.get("text")) or _text(part.get("refusal")) for part in _objects(message.get("content"))]
 
 
 def _usage(usage: dict[str, Any]) -> Usage:

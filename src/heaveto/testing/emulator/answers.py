@@ -10,7 +10,7 @@ import msgspec
 from heaveto.errors import ModelError
 from heaveto.events.contents import Json, Text
 from heaveto.events.records import Usage
-from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, TextChunk, ThoughtChunk, UsageChunk
+from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, PauseChunk, TextChunk, ThoughtChunk, UsageChunk
 
 DONE = b"data: [DONE]\n\n"
 
@@ -63,7 +63,7 @@ class ChatAnswer:
                     usage = spent
                 case EndChunk():
                     reason = _reason(chunk)
-                case PartChunk():
+                case PartChunk() | PauseChunk():
                     pass
         message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) or None, "refusal": None}
         message |= {"reasoning_content": "".join(thoughts)} if thoughts else {}
