@@ -257,7 +257,7 @@ def test_gemini_signs_the_first_call_of_each_step_of_the_current_turn() -> None:
 
 def test_responses_sends_reasoning_only_before_what_it_produced() -> None:
     """A stop may have cut the unit of reasoning and call (R5)."""
-    reasoning = Opaque(provider="openai-responses", data={"type": "reasoning", "id": "rs_1", "summary": []})
+    reasoning = Opaque(provider="openai-responses", data={"type": "reasoning", "id": "rs_1", "encrypted_content": "e"})
     whole = openai_responses.encode(asked(user("a"), model(reasoning, call("c1")), Turn("tool", (result("c1"),))))[
         "input"
     ]

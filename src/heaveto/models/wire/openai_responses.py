@@ -28,7 +28,8 @@ from heaveto.models.wire.schema import OUTPUT_NAME, closed_schema, is_strict_sch
 Item = dict[str, Any]
 _BODY = msgspec.json.Decoder(Item)
 _CALLS = ("function_call", "custom_tool_call")
-_SENT = ("reasoning", "web_search_call", "compaction")
+_COMPLETE = ("web_search_call",)
+"""Items of the provider that are taken back without encrypted content, and without their ids."""
 _KEPT_BY_PROVIDER = ("id", "created_by")
 """Fields of an item that refer to what the provider stores; refused where it does not (R6, R9, R11)."""
 
@@ -143,7 +144,7 @@ def _said(text: str) -> Item:
 
 
 def _own_item(item: Item | None) -> Item | None:
-    if item is None or not (item.get("type") in _SENT or item.get("encrypted_content")):
+    if item is None or not (item.get("encrypted_content") or item.get("type") in _COMPLETE):
         return None
     return {key: value for key, value in item.items() if key not in _KEPT_BY_PROVIDER and value is not None}
 
@@ -156,7 +157,7 @@ def _in_whole_units(items: list[Item | None]) -> list[Item]:
         kind = item.get("type") if item is not None else None
         if kind == "reasoning" and not follows_product:
             continue
-        follows_product = kind in (*_CALLS, *_SENT)
+        follows_product = kind in ("reasoning", *_CALLS, *_COMPLETE)
         if item is not None:
             kept.append(item)
     return kept[::-1]

@@ -112,7 +112,7 @@ class ResponsesAnswerReader:
         return [*chunks, UsageChunk(_usage(usage))] if usage else chunks
 
     def _fail(self, error: dict[str, Any]) -> None:
-        code = _text(error.get("code")) or _text(error.get("type"))
+        code = _text(error.get("code")) or _text(error.get("type")).removeprefix("error")
         message = _text(error.get("message")) or "the response failed"
         self._failure = ModelError(message, retryable=not code or code in _PASSING, body=error)
 
