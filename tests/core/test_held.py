@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.core.logs import Log
+from tests.core.strategies import grammatical_logs
 
 from heaveto.core.project import View, project
 from heaveto.core.request import Held, ModelRequest, Profile
 from heaveto.events.contents import Content, FunctionCall
 from heaveto.events.records import Compacted, Message, Record, Rewound
-from tests.core.logs import Log
-from tests.core.strategies import grammatical_logs
 
 RESPONSES = Profile("openai-responses")
 

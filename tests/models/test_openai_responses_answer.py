@@ -69,7 +69,7 @@ ASSEMBLED = (
         provider_id="call_2",
         provider=FAMILY,
         data={"type": "custom_tool_call"},
-    ),  # fmt: skip
+    ),
     Text(text="Hello."),
     Opaque(provider=FAMILY, data=UNKNOWN),
 )

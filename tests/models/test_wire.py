@@ -62,7 +62,12 @@ def test_every_format_accepts_every_grammatical_request(request: ModelRequest) -
 def test_encoding_is_deterministic_and_leaves_the_request_alone(request: ModelRequest) -> None:
     """The same turns give the same bytes, from a fresh encoder and from one that remembers (F21)."""
     before = repr(request)
-    for encoder in (openai_chat.OpenAIChatEncoder(), anthropic.AnthropicEncoder(), gemini.GeminiEncoder()):
+    for encoder in (
+        openai_chat.OpenAIChatEncoder(),
+        openai_responses.OpenAIResponsesEncoder(),
+        anthropic.AnthropicEncoder(),
+        gemini.GeminiEncoder(),
+    ):
         first = msgspec.json.encode(encoder.encode(request))
         assert msgspec.json.encode(encoder.encode(request)) == first
         assert msgspec.json.encode(type(encoder)().encode(request)) == first
