@@ -91,7 +91,7 @@ class AnthropicMessages(Model):
             provider=provider, max_tokens=max_tokens, cache=_cache_time(cache), provider_tools=provider_tools
         )
         given: AnthropicClient | None = None if client is None else client.with_options(max_retries=0)
-        self._client = SdkClient[AnthropicClient](self._connect, lambda made: made.close(), given)
+        self._client: SdkClient[AnthropicClient] = SdkClient(self._connect, lambda made: made.close(), given)
 
     async def generate(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Stream the answer. Closing this generator, or cancelling who iterates it, closes the socket (F51).
@@ -132,11 +132,12 @@ class AnthropicMessages(Model):
             raise MissingExtraError("anthropic", "AnthropicMessages") from None
         timeout = anthropic.NOT_GIVEN if self._timeout_seconds is None else self._timeout_seconds
         try:
-            return anthropic.AsyncAnthropic(
-                api_key=self._key(), base_url=self._base_url, timeout=timeout, max_retries=0
-            )
+            made = anthropic.AsyncAnthropic(api_key=self._key(), base_url=self._base_url, timeout=timeout, max_retries=0)
         except anthropic.AnthropicError as error:
             raise ModelError(f"cannot connect to {self.name}: {error}") from error
+        if made.api_key is None and made.auth_token is None and made.credentials is None:
+            raise ModelError(f"cannot connect to {self.name}: give an api_key, or set ANTHROPIC_API_KEY")
+        return made
 
     def _key(self) -> str | None:
         if self._api_key is None and self._base_url is not None and not os.environ.get("ANTHROPIC_API_KEY"):
