@@ -47,6 +47,19 @@ class _Streamed:
         self.fragments = ["".join(self.fragments)]
         return _well_formed(self.fragments[0])
 
+    def give_way(self, part: Part) -> bool:
+        """Make room for a part that was streamed as this before it came whole; return whether anything is left."""
+        match part:
+            case Thought() if self.is_thought:
+                is_end = bool(part.text) and self.text.endswith(part.text)
+                left = self.text.removesuffix(part.text) if is_end else ""
+            case Text(data=dict()) if not self.is_thought:
+                left = self.text.removesuffix(part.text)
+            case _:
+                return True
+        self.fragments = [left]
+        return bool(left)
+
 
 class _Call:
     """A call whose arguments are still growing."""
@@ -146,7 +159,7 @@ class Assembler:
     def _feed_part(self, part: Part) -> None:
         self._open = None
         last = self._slots[-1] if self._slots else None
-        if isinstance(part, Thought) and isinstance(last, _Streamed) and last.is_thought:
+        if isinstance(last, _Streamed) and not last.give_way(part):
             self._slots.pop()
         if isinstance(part, FunctionCall):
             part = msgspec.structs.replace(part, call_id=self._ids.call_id())

@@ -40,7 +40,11 @@ class CallChunk(msgspec.Struct, frozen=True):
 
 
 class PartChunk(msgspec.Struct, frozen=True):
-    """A complete part, in order. A signed `Thought` replaces the thought text streamed right before it."""
+    """A complete part, in order.
+
+    It takes the place of what was streamed of it right before: a `Thought` of thought text, all of it if the end of
+    that is not the part's own text, and a `Text` with provider data of the same text at its end.
+    """
 
     part: Part
 
