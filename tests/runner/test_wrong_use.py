@@ -330,7 +330,7 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 from heaveto.testing import *
-print(CrashingStore, ChatEmulator, EmulatorThread, check_promises, ScriptedModel)
+print(CrashingStore, Emulator, EmulatorThread, check_promises, ScriptedModel)
 """
 
 

@@ -13,7 +13,7 @@ from heaveto.core.request import ModelRequest
 from heaveto.events.contents import Blob, FileRef, FunctionCall, FunctionResponse, Json, Part, Text, Thought
 from heaveto.events.records import Usage
 from heaveto.ids import IdSource
-from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, TextChunk, ThoughtChunk, UsageChunk
+from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, PauseChunk, TextChunk, ThoughtChunk, UsageChunk
 
 _ARGUMENTS = msgspec.json.Decoder(dict[str, Any])
 _CHARACTERS_PER_TOKEN = 4
@@ -126,6 +126,8 @@ class Assembler:
                 self._usage = usage
             case EndChunk():
                 self._end = chunk
+            case PauseChunk():
+                self._open = None  # a new request follows: nothing goes on in it
             case _:
                 assert_never(chunk)
 
@@ -230,11 +232,15 @@ def parse_arguments(raw: str) -> dict[str, Json] | None:
     return arguments
 
 
-def estimate_usage(request: ModelRequest, parts: tuple[Part, ...]) -> Usage:
-    """Estimate what a request cost whose provider never said so, because its stream was cut (F126).
+def estimate_usage(request: ModelRequest, parts: tuple[Part, ...], known: Usage | None = None) -> Usage:
+    """Estimate what a request cost whose provider never said all of it, because its stream was cut (F126).
 
-    About four characters are one token. Reads the whole request, so it is for cut answers only.
+    About four characters are one token. Where the provider said what the input came to, `known`, only the output is
+    estimated; otherwise the whole request is read, so it is for cut answers only.
     """
+    if known is not None:
+        received = _tokens(sum(_size(part) for part in parts))
+        return msgspec.structs.replace(known, output_tokens=max(known.output_tokens, received), estimated=True)
     sent = len(request.instruction) + sum(_size(part) for turn in request.turns for part in turn.parts)
     sent += sum(len(tool.description) + len(msgspec.json.encode(tool.parameters)) for tool in request.tools)
     received = sum(_size(part) for part in parts)

@@ -50,9 +50,20 @@ class PartChunk(msgspec.Struct, frozen=True):
 
 
 class UsageChunk(msgspec.Struct, frozen=True):
-    """The usage so far; the last one counts."""
+    """The usage so far; the last one counts.
+
+    With `estimated` set, the input is what the provider counted, and its count of the output is still to come: if the
+    answer is cut before that, the output is estimated from what was received (F126).
+    """
 
     usage: Usage
+
+
+class PauseChunk(msgspec.Struct, frozen=True):
+    """The provider paused tools that it executes itself, and goes on with this answer when it is asked again (F22).
+
+    What follows is a further request: the runtime counts it against the budgets before it reads on.
+    """
 
 
 class EndChunk(msgspec.Struct, frozen=True):
@@ -67,7 +78,7 @@ class EndChunk(msgspec.Struct, frozen=True):
     data: dict[str, Json] | None = None
 
 
-Chunk: TypeAlias = TextChunk | ThoughtChunk | CallChunk | PartChunk | UsageChunk | EndChunk
+Chunk: TypeAlias = TextChunk | ThoughtChunk | CallChunk | PartChunk | UsageChunk | PauseChunk | EndChunk
 
 
 class Model(ABC):

@@ -21,6 +21,7 @@ from heaveto.models.base import Chunk, Model, UsageChunk
 Client = TypeVar("Client")
 
 _RETRYABLE = (408, 409, 425, 429)
+_WISHES = {"true": True, "false": False}
 
 
 class AnswerReader(Protocol):
@@ -95,13 +96,16 @@ def mapped(
 def model_error(error: Exception, sdk: Any, clock: Clock) -> ModelError:
     """Return what an error of OpenAI's or Anthropic's SDK means: the two modules have the same family of errors.
 
-    Whether to try again is judged by the status alone: a connector that knows more narrows it.
+    Whether to try again is the server's own word, ``x-should-retry``, or else judged by the status alone: a connector
+    that knows more narrows it.
     """
     found: Any = error
     if isinstance(found, sdk.APIStatusError):
+        headers = found.response.headers
+        wish = _WISHES.get(headers.get("x-should-retry"))
         return ModelError(
-            str(error), status=found.status_code, retryable=is_retryable(found.status_code),
-            retry_after_seconds=retry_after_seconds(found.response.headers, clock), body=found.body,
+            str(error), status=found.status_code, retryable=is_retryable(found.status_code) if wish is None else wish,
+            retry_after_seconds=retry_after_seconds(headers, clock), body=found.body,
         )  # fmt: skip
     if isinstance(found, sdk.APIConnectionError):
         return ModelError(f"{error} {error.__cause__ or ''}".strip(), retryable=True)

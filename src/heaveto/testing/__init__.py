@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from heaveto.testing.artifact_contract import ArtifactContract as ArtifactContract  # public, though not in __all__
     from heaveto.testing.clock import FakeClock, settle
     from heaveto.testing.crash import CrashingStore
-    from heaveto.testing.emulator import ChatEmulator, EmulatorThread
+    from heaveto.testing.emulator import Emulator, EmulatorThread
     from heaveto.testing.promises import check_promises
     from heaveto.testing.script import (
         call,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _SCRIPT = ("call", "cut", "delay", "fault", "finish", "gate", "give", "hang", "raw_call", "say", "think", "usage")
 _HOME_OF = {
     "ArtifactContract": "heaveto.testing.artifact_contract",
-    "ChatEmulator": "heaveto.testing.emulator",
     "CrashingStore": "heaveto.testing.crash",
+    "Emulator": "heaveto.testing.emulator",
     "EmulatorThread": "heaveto.testing.emulator",
     "FakeClock": "heaveto.testing.clock",
     "ScriptedModel": "heaveto.testing.scripted_model",
@@ -48,8 +48,8 @@ _HOME_OF = {
 }
 
 __all__ = [
-    "ChatEmulator",
     "CrashingStore",
+    "Emulator",
     "EmulatorThread",
     "FakeClock",
     "ScriptedModel",

@@ -25,7 +25,7 @@ from heaveto.cli.exits import FAILED, INTERRUPTED, OK
 from heaveto.errors import MissingExtraError
 from heaveto.runner.runner import Runner
 from heaveto.stores.sqlite import SqliteStore
-from heaveto.testing.emulator import ChatEmulator
+from heaveto.testing.emulator import Emulator
 
 _STORE, _BOOKS = "demo.db", "refunds.jsonl"
 _PLAIN_WIDTH = 110
@@ -55,7 +55,7 @@ def command(directory: Path | None, fast: bool) -> None:
 
 
 def _require_extras() -> None:
-    for module in ("openai", "starlette", "uvicorn"):
+    for module in ("openai", "uvicorn"):
         if find_spec(module) is None:
             raise MissingExtraError("demo", "the demo")
 
@@ -87,7 +87,7 @@ def _place(directory: Path | None) -> Generator[Path, None, None]:
 async def _perform(place: Path, *, fast: bool) -> bool:
     begun = time.monotonic()
     service, printer = RefundService(place / _BOOKS), Printer()
-    async with ChatEmulator(mind(0.008 if fast else 0.025), strict=False) as emulator:
+    async with Emulator(mind(0.008 if fast else 0.025), strict=False) as emulator:
         agent = support_agent(service, printer, emulator.base_url)
         async with Runner(agent, store=SqliteStore(place / _STORE)) as runner:
             show = Show(
