@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -13,13 +13,16 @@ import msgspec
 from heaveto.clock import Clock, SystemClock
 from heaveto.core.validate import Violation
 from heaveto.errors import MissingExtraError
+from heaveto.testing.emulator.background import BackgroundJob
 from heaveto.testing.emulator.caching import PromptCache
 from heaveto.testing.emulator.dialects.base import Asked, Dialect, Opening
+from heaveto.testing.emulator.dialects.responses_answer import ResponsesAnswer
 from heaveto.testing.emulator.exchange import Exchange
+from heaveto.testing.emulator.held import HeldResponses
 from heaveto.testing.emulator.playing import Performance, cost
 from heaveto.testing.emulator.reply import Message, Reply, Send
-from heaveto.testing.emulator.routes import Generate, Look, Routes
-from heaveto.testing.script import Script, Step
+from heaveto.testing.emulator.routes import Follow, Generate, Look, Route, Routes
+from heaveto.testing.script import Action, Script, Step
 
 if TYPE_CHECKING:
     from heaveto.testing.emulator.loopback import Address, LoopbackServer
@@ -74,7 +77,11 @@ class Emulator:
         self._early_headers, self._models, self._port, self._on_over = early_headers, models, port, on_over
         self._clock = clock or SystemClock()
         self._cache = PromptCache() if prompt_cache else None
-        self._routes = Routes(rules or {}, models, strict_unconfirmed=strict_unconfirmed, call_ids=gemini_call_ids)
+        self._held = HeldResponses(self._clock.time)
+        self._jobs: list[BackgroundJob] = []
+        self._routes = Routes(
+            rules or {}, models, self._held, strict_unconfirmed=strict_unconfirmed, call_ids=gemini_call_ids
+        )
         self._arrivals = asyncio.Condition()
         self._server: LoopbackServer | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -125,6 +132,8 @@ class Emulator:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for job in self._jobs:
+            job.cancel()
         self._running.stop()
         if self._serving is not None:
             await self._serving
@@ -165,13 +174,15 @@ class Emulator:
             (self.exchanges if is_model_request else self.others).append(exchange)
             self._arrivals.notify_all()
 
-    async def _answer(self, route: Generate | Look, exchange: Exchange, reply: Reply) -> None:
+    async def _answer(self, route: Route, exchange: Exchange, reply: Reply) -> None:
         match route:
             case Generate(dialect=dialect, asked=asked):
                 await self._generate(dialect, asked, exchange, reply)
             case Look(look=look):
                 status, body = look()
                 await reply.json(status, body)
+            case Follow(job=job, after=after):
+                await job.follow(reply, after)
         if not reply.is_broken:
             exchange.complete(self._clock.monotonic())
 
@@ -180,21 +191,38 @@ class Emulator:
         reply.headers = dialect.headers(len(self.exchanges))
         exchange.violation = self._unknown_model(dialect, exchange.model) or dialect.violation(asked)
         if exchange.violation is not None:
-            await reply.json(exchange.violation.status, exchange.violation.body)
+            await reply.json(exchange.violation.status, dialect.envelope(asked, exchange.violation.body))
             return
         actions = self._script.next_actions(asked.body, dialect.call_id)
         if actions is None:
             words = f"script_exhausted: the emulator's script has only {self._script.played} steps"
-            await reply.json(400, dialect.error(400, words))
+            await reply.json(400, dialect.envelope(asked, dialect.error(400, words)))
             return
         known = self._cache.cached_tokens(exchange.model, dialect.prompt(asked)) if self._cache is not None else 0
         usage = cost(asked, dialect, actions, known)
         opening = Opening(self._script.played, int(self._clock.time()), exchange.model, asked, usage)
-        performance = Performance(dialect, asked, actions, dialect.answer(opening), self._clock)
+        answer = dialect.answer(opening)
+        if isinstance(answer, ResponsesAnswer) and asked.body.get("background"):
+            await self._in_background(asked, actions, answer, reply)
+            return
+        performance = Performance(dialect, asked, actions, answer, self._clock)
         if dialect.is_stream(asked):
             await performance.stream(reply, early_headers=self._early_headers)
         else:
             await performance.whole(reply)
+
+    async def _in_background(
+        self, asked: Asked, actions: Sequence[Action], answer: ResponsesAnswer, reply: Reply
+    ) -> None:
+        job = BackgroundJob(actions, answer, self._clock, lambda: self._held.finish(asked.body, answer.id))
+        self._held.begin(asked.body, answer.id, answer.whole, job)
+        self._jobs.append(job)
+        first = answer.whole()
+        job.start()
+        if asked.body.get("stream"):
+            await job.follow(reply, after=-1)
+        else:
+            await reply.json(200, first)
 
     def _unknown_model(self, dialect: Dialect, model: str) -> Violation | None:
         if self._models is None or model in self._models:
