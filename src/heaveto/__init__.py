@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from heaveto.models.base import Model
+    from heaveto.models.held_calls import settle_held_calls
     from heaveto.models.openai_chat import OpenAIChat
     from heaveto.models.openai_responses import OpenAIResponses
     from heaveto.runner.app import App, ResumabilityConfig
@@ -107,6 +108,7 @@ _HOMES = {
         "Usage",
     ),
     "heaveto.models.base": ("Model",),
+    "heaveto.models.held_calls": ("settle_held_calls",),
     "heaveto.models.openai_chat": ("OpenAIChat",),
     "heaveto.models.openai_responses": ("OpenAIResponses",),
     "heaveto.runner.app": ("App", "ResumabilityConfig"),
@@ -134,7 +136,8 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "Generation", "ModelRequest", "Profile", "HeavetoError", "ModelError", "RunCancelled", "RunFailedError",
     "ToolFatalError", "Blob", "Content", "FileRef", "FunctionCall", "Text", "Thought", "CallSettled", "CallStarted",
     "Delta", "Message", "Record", "RunEnded", "RunStarted", "SessionKey", "StopReport", "Usage", "Model",
-    "OpenAIChat", "OpenAIResponses", "App", "RunConfig", "Plugin", "RunEnd", "Run", "RunStream", "Runner", "Store", "MemoryStore",
+    "OpenAIChat", "OpenAIResponses", "settle_held_calls",
+    "App", "RunConfig", "Plugin", "RunEnd", "Run", "RunStream", "Runner", "Store", "MemoryStore",
     "SqliteStore", "Tool", "ToolContext", "FunctionTool", "ArtifactService", "FileArtifacts", "StoreArtifacts",
     "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
     "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction",
