@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         StopReport,
         Usage,
     )
+    from heaveto.models.anthropic_messages import AnthropicMessages
     from heaveto.models.base import Model
     from heaveto.models.openai_chat import OpenAIChat
     from heaveto.runner.app import App, ResumabilityConfig
@@ -105,6 +106,7 @@ _HOMES = {
         "StopReport",
         "Usage",
     ),
+    "heaveto.models.anthropic_messages": ("AnthropicMessages",),
     "heaveto.models.base": ("Model",),
     "heaveto.models.openai_chat": ("OpenAIChat",),
     "heaveto.runner.app": ("App", "ResumabilityConfig"),
@@ -137,7 +139,7 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
     "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction",
     "Confirmation", "Hold", "ClientTool", "LongRunningFunctionTool", "RequestInputTool",
-    "Violation", "validate",
+    "Violation", "validate", "AnthropicMessages",
 ]  # fmt: skip
 
 
