@@ -49,6 +49,8 @@ if TYPE_CHECKING:
         Usage,
     )
     from heaveto.models.base import Model
+    from heaveto.models.gemini import Gemini
+    from heaveto.models.litellm import LiteLLM
     from heaveto.models.openai_chat import OpenAIChat
     from heaveto.runner.app import App, ResumabilityConfig
     from heaveto.runner.calls import Question
@@ -106,6 +108,8 @@ _HOMES = {
         "Usage",
     ),
     "heaveto.models.base": ("Model",),
+    "heaveto.models.gemini": ("Gemini",),
+    "heaveto.models.litellm": ("LiteLLM",),
     "heaveto.models.openai_chat": ("OpenAIChat",),
     "heaveto.runner.app": ("App", "ResumabilityConfig"),
     "heaveto.runner.calls": ("Question",),
@@ -137,7 +141,7 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
     "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction",
     "Confirmation", "Hold", "ClientTool", "LongRunningFunctionTool", "RequestInputTool",
-    "Violation", "validate",
+    "Violation", "validate", "Gemini", "LiteLLM",
 ]  # fmt: skip
 
 
