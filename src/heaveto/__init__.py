@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     )
     from heaveto.models.anthropic_messages import AnthropicMessages
     from heaveto.models.base import Model
+    from heaveto.models.gemini import Gemini
+    from heaveto.models.litellm import LiteLLM
     from heaveto.models.openai_chat import OpenAIChat
     from heaveto.models.openai_responses import OpenAIResponses
     from heaveto.runner.app import App, ResumabilityConfig
@@ -109,6 +111,8 @@ _HOMES = {
     ),
     "heaveto.models.anthropic_messages": ("AnthropicMessages",),
     "heaveto.models.base": ("Model",),
+    "heaveto.models.gemini": ("Gemini",),
+    "heaveto.models.litellm": ("LiteLLM",),
     "heaveto.models.openai_chat": ("OpenAIChat",),
     "heaveto.models.openai_responses": ("OpenAIResponses",),
     "heaveto.runner.app": ("App", "ResumabilityConfig"),
@@ -141,7 +145,7 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "StoreArtifacts", "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
     "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction",
     "Confirmation", "Hold", "ClientTool", "LongRunningFunctionTool", "RequestInputTool",
-    "Violation", "validate", "AnthropicMessages",
+    "Violation", "validate", "Gemini", "LiteLLM", "AnthropicMessages",
 ]  # fmt: skip
 
 

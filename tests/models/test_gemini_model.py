@@ -322,6 +322,32 @@ async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
         await model.aclose()
 
 
+async def test_settings_and_tools_of_gemini_itself_stand_beside_ours() -> None:
+    """Thoughts are asked for in its own words, and its own tools need no function."""
+    extra = {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}, "toolConfig": {"own": True}}
+    generation = Generation(temperature=0.5, tool_choice="required", extra=extra)
+    async with RawServer(events(DONE), events(DONE)) as server:
+        model = connect(server, provider_tools=[{"googleSearch": {}}])
+        await ask(model, ModelRequest(turns=ASK.turns, tools=ASK.tools, generation=generation))
+        await ask(model, ModelRequest(turns=ASK.turns))
+        await model.aclose()
+    ours, bare = (request.body for request in server.requests)
+    assert [list(tool) for tool in ours["tools"]] == [["functionDeclarations"], ["googleSearch"]]
+    assert ours["generationConfig"] == {"temperature": 0.5, "thinkingConfig": {"includeThoughts": True}}
+    assert ours["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}, "own": True}
+    assert bare["tools"] == [{"googleSearch": {}}] and "toolConfig" not in bare
+
+
+@pytest.mark.parametrize("base_url", ["http://[", "nonsense", "ftp://x"])
+async def test_an_address_that_is_none_is_a_final_error(base_url: str) -> None:
+    """Trying again does not help."""
+    model = Gemini("gemini-3-pro", api_key="k", base_url=base_url)
+    with pytest.raises(ModelError) as error:
+        await ask(model)
+    await model.aclose()
+    assert not error.value.retryable
+
+
 async def test_requests_at_the_same_time_keep_apart() -> None:
     """The heads that the SDK writes belong to who asked for them."""
     async with RawServer(events(DONE), events(DONE), events(DONE)) as server:
