@@ -48,8 +48,11 @@ if TYPE_CHECKING:
         StopReport,
         Usage,
     )
+    from heaveto.models.anthropic_messages import AnthropicMessages
     from heaveto.models.base import Model
+    from heaveto.models.gemini import Gemini
     from heaveto.models.held_calls import settle_held_calls
+    from heaveto.models.litellm import LiteLLM
     from heaveto.models.openai_chat import OpenAIChat
     from heaveto.models.openai_responses import OpenAIResponses
     from heaveto.runner.app import App, ResumabilityConfig
@@ -107,8 +110,11 @@ _HOMES = {
         "StopReport",
         "Usage",
     ),
+    "heaveto.models.anthropic_messages": ("AnthropicMessages",),
     "heaveto.models.base": ("Model",),
+    "heaveto.models.gemini": ("Gemini",),
     "heaveto.models.held_calls": ("settle_held_calls",),
+    "heaveto.models.litellm": ("LiteLLM",),
     "heaveto.models.openai_chat": ("OpenAIChat",),
     "heaveto.models.openai_responses": ("OpenAIResponses",),
     "heaveto.runner.app": ("App", "ResumabilityConfig"),
@@ -136,13 +142,12 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "Generation", "ModelRequest", "Profile", "HeavetoError", "ModelError", "RunCancelled", "RunFailedError",
     "ToolFatalError", "Blob", "Content", "FileRef", "FunctionCall", "Text", "Thought", "CallSettled", "CallStarted",
     "Delta", "Message", "Record", "RunEnded", "RunStarted", "SessionKey", "StopReport", "Usage", "Model",
-    "OpenAIChat", "OpenAIResponses", "settle_held_calls",
-    "App", "RunConfig", "Plugin", "RunEnd", "Run", "RunStream", "Runner", "Store", "MemoryStore",
-    "SqliteStore", "Tool", "ToolContext", "FunctionTool", "ArtifactService", "FileArtifacts", "StoreArtifacts",
-    "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
+    "OpenAIChat", "OpenAIResponses", "App", "RunConfig", "Plugin", "RunEnd", "Run", "RunStream", "Runner", "Store",
+    "MemoryStore", "SqliteStore", "Tool", "ToolContext", "FunctionTool", "ArtifactService", "FileArtifacts",
+    "StoreArtifacts", "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
     "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction",
     "Confirmation", "Hold", "ClientTool", "LongRunningFunctionTool", "RequestInputTool",
-    "Violation", "validate",
+    "Violation", "validate", "Gemini", "LiteLLM", "AnthropicMessages", "settle_held_calls",
 ]  # fmt: skip
 
 

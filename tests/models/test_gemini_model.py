@@ -24,6 +24,7 @@ from heaveto.models.gemini import Gemini, wants_signatures
 from heaveto.models.prices import Prices
 from heaveto.runner.config import RunConfig
 from heaveto.runner.runner import Runner
+from heaveto.testing import Emulator, call, hang, say, think
 
 ASK = ModelRequest(
     turns=[Turn("user", (Text(text="hi"),))],
@@ -321,6 +322,32 @@ async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
         await model.aclose()
 
 
+async def test_settings_and_tools_of_gemini_itself_stand_beside_ours() -> None:
+    """Thoughts are asked for in its own words, and its own tools need no function."""
+    extra = {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}, "toolConfig": {"own": True}}
+    generation = Generation(temperature=0.5, tool_choice="required", extra=extra)
+    async with RawServer(events(DONE), events(DONE)) as server:
+        model = connect(server, provider_tools=[{"googleSearch": {}}])
+        await ask(model, ModelRequest(turns=ASK.turns, tools=ASK.tools, generation=generation))
+        await ask(model, ModelRequest(turns=ASK.turns))
+        await model.aclose()
+    ours, bare = (request.body for request in server.requests)
+    assert [list(tool) for tool in ours["tools"]] == [["functionDeclarations"], ["googleSearch"]]
+    assert ours["generationConfig"] == {"temperature": 0.5, "thinkingConfig": {"includeThoughts": True}}
+    assert ours["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}, "own": True}
+    assert bare["tools"] == [{"googleSearch": {}}] and "toolConfig" not in bare
+
+
+@pytest.mark.parametrize("base_url", ["http://[", "nonsense", "ftp://x"])
+async def test_an_address_that_is_none_is_a_final_error(base_url: str) -> None:
+    """Trying again does not help."""
+    model = Gemini("gemini-3-pro", api_key="k", base_url=base_url)
+    with pytest.raises(ModelError) as error:
+        await ask(model)
+    await model.aclose()
+    assert not error.value.retryable
+
+
 async def test_requests_at_the_same_time_keep_apart() -> None:
     """The heads that the SDK writes belong to who asked for them."""
     async with RawServer(events(DONE), events(DONE), events(DONE)) as server:
@@ -395,3 +422,37 @@ async def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyP
     monkeypatch.delattr("google.genai", raising=False)
     with pytest.raises(MissingExtraError, match=r"pip install 'heaveto\[google\]'"):
         await ask(Gemini("gemini-3-pro", api_key="k"))
+
+
+async def test_a_conversation_with_calls_keeps_the_rules_of_gemini_3() -> None:
+    """Signed thoughts, signed calls, a stop in mid-answer and what follows it: nothing is refused (P1, G1 to G10)."""
+
+    def look(at: str) -> str:
+        return f"nothing at {at}"
+
+    steps = (
+        (think("Hm.", signature="c2ln"), say("Both:", chunks=2), call("look", at="a"), call("look", at="b")),
+        (say("Not"), hang()),
+        call("look", at="c"),
+        (think("So.", signature="ZW5k"), say("Nothing anywhere.")),
+        say("Gladly."),
+    )
+    async with Emulator(*steps, strict_unconfirmed=True, rules={"gemini": {"signatures": True}}) as emulator:
+        model = Gemini("gemini-3-pro", api_key="k", base_url=emulator.google_url)
+        async with Runner(LlmAgent(name="a", model=model, tools=[look])) as runner:
+            run = await runner.start(new_message="look", user_id="u", session_id="s")
+            await emulator.exchange(1)
+            async for item in run.stream():
+                if getattr(item, "text", "") == "Not":
+                    break
+            await run.cancel()
+            await asyncio.wait_for(emulator.exchanges[1].over(), CLOSED_WITHIN_SECONDS)
+            assert emulator.exchanges[1].closed_at is not None
+            for message, answer in (("and?", "Nothing anywhere."), ("thanks", "Gladly.")):
+                run = await runner.start(new_message=message, user_id="u", session_id="s")
+                assert await run.result() == answer
+        await model.aclose()
+        emulator.assert_done()
+        sent = emulator.exchanges[2].body["contents"]
+    calls = [part for content in sent for part in content["parts"] if "functionCall" in part]
+    assert [bool(part.get("thoughtSignature")) for part in calls] == [True, False]

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from heaveto.events.contents import Opaque, ProviderCall, ProviderResult, Text, Thought
 from heaveto.models.anthropic_messages import AnthropicMessages
 from heaveto.models.base import Model
 from heaveto.models.openai_chat import OpenAIChat
 from heaveto.models.openai_responses import OpenAIResponses
 from heaveto.testing.emulator import Emulator
-
-pytest.register_assert_rewrite("heaveto.testing.model_contract")
-
-from heaveto.testing.model_contract import ModelContract  # noqa: E402
+from heaveto.testing.model_contract import ModelContract
 
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "ü"}, "caller": {}}
 FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"encrypted_content": "+/=="}]}
