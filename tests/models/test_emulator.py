@@ -95,3 +95,13 @@ def test_outside_of_its_context_it_says_so() -> None:
     """There is no address before it runs."""
     with pytest.raises(RuntimeError, match="only inside"):
         _ = Emulator().base_url
+
+
+def test_chat_can_have_the_rules_of_other_servers() -> None:
+    """What OpenAI takes, DeepSeek may refuse: a call of a thinking model that comes back without its reasoning."""
+    made = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    said = [USER, {"role": "assistant", "tool_calls": [made]}, {"role": "tool", "tool_call_id": "c", "content": "1"}]
+    for server, status in (("openai", 200), ("deepseek", 400)):
+        with EmulatorThread(say("Hello"), chat=server) as thread:
+            assert post(thread.openai_url, {"model": "m", "messages": said})[0] == status
+            assert thread.emulator.exchanges[0].api == server

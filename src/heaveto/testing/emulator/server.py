@@ -42,6 +42,9 @@ class Emulator:
         steps: one per accepted request, whichever API it came by.
         strict: a request beyond the script is refused with status 400; if false, the last step is repeated.
         strict_unconfirmed: apply also the rules that no public report confirms.
+        strict_signatures: refuse thoughts and signatures that this emulator has not given: they must come back as
+            they were (A15, G12).
+        chat: whose rules Chat has: ``openai``, ``deepseek``, ``kimi``, ``qwen``, ``minimax`` or ``mistral``.
         early_headers: send the head of a stream, and what its API sends before any content, at once; not with the
             first chunk.
         clock: what `delay` waits on.
@@ -62,6 +65,8 @@ class Emulator:
         *steps: Step,
         strict: bool = True,
         strict_unconfirmed: bool = False,
+        strict_signatures: bool = False,
+        chat: str = "openai",
         early_headers: bool = False,
         clock: Clock | None = None,
         rules: Mapping[str, Mapping[str, Any]] | None = None,
@@ -80,8 +85,9 @@ class Emulator:
         self._held = HeldResponses(self._clock.time)
         self._jobs: list[BackgroundJob] = []
         self._routes = Routes(
-            rules or {}, models, self._held, strict_unconfirmed=strict_unconfirmed, call_ids=gemini_call_ids
-        )
+            rules or {}, models, self._held, chat=chat, strict_unconfirmed=strict_unconfirmed,
+            strict_signatures=strict_signatures, call_ids=gemini_call_ids,
+        )  # fmt: skip
         self._arrivals = asyncio.Condition()
         self._server: LoopbackServer | None = None
         self._serving: asyncio.Task[None] | None = None
