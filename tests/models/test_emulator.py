@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from heaveto.errors import MissingExtraError
+from heaveto.errors import MissingExtraError, UnknownFormatError
 from heaveto.testing.emulator import Emulator, EmulatorThread
 from heaveto.testing.script import call, fault, say, usage
 
@@ -105,3 +105,22 @@ def test_chat_can_have_the_rules_of_other_servers() -> None:
         with EmulatorThread(say("Hello"), chat=server) as thread:
             assert post(thread.openai_url, {"model": "m", "messages": said})[0] == status
             assert thread.emulator.exchanges[0].api == server
+
+
+def test_wrong_options_are_told_at_once() -> None:
+    """Not within the answer to some request."""
+    with pytest.raises(UnknownFormatError, match="antropic"):
+        Emulator(rules={"antropic": {}})
+    with pytest.raises(TypeError, match="pre_fill"):
+        Emulator(rules={"anthropic": {"pre_fill": True}})
+    with pytest.raises(UnknownFormatError, match="deepsick"):
+        Emulator(chat="deepsick")
+
+
+def test_a_step_that_fails_by_itself_is_told_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    """The client sees a status 500, which it may take for the provider's."""
+    with EmulatorThread(lambda body: say(body["no such key"])) as thread:
+        assert post(thread.openai_url, {"model": "m", "messages": [USER]})[0] == 500
+        with pytest.raises(AssertionError, match="KeyError"):
+            thread.emulator.assert_done()
+    assert "no such key" in caplog.text

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from heaveto.clock import Clock, SystemClock
-from heaveto.core.validate import Violation
+from heaveto.core.validate import Violation, validate
 from heaveto.errors import MissingExtraError
 from heaveto.testing.emulator.background import BackgroundJob
 from heaveto.testing.emulator.caching import PromptCache
@@ -55,6 +55,10 @@ class Emulator:
         port: the port; by default a free one.
         on_over: called with each exchange, of any path, when it is over.
 
+    Raises:
+        UnknownFormatError: `rules` or `chat` name no format.
+        TypeError: `rules` have an option that the validator does not know.
+
     Attributes:
         exchanges: the requests for answers so far, also those that were refused.
         others: all other requests: lists of models, counts of tokens, stored responses, wrong paths.
@@ -76,6 +80,9 @@ class Emulator:
         port: int = 0,
         on_over: Callable[[Exchange], None] | None = None,
     ) -> None:
+        options = dict(rules or {})
+        for api in (chat, *options):
+            validate({}, api, **options.get(api, {}))  # names what is wrong with them now, not in an answer
         self.exchanges: list[Exchange] = []
         self.others: list[Exchange] = []
         self._script = Script(steps, strict=strict)
@@ -88,6 +95,7 @@ class Emulator:
             rules or {}, models, self._held, chat=chat, strict_unconfirmed=strict_unconfirmed,
             strict_signatures=strict_signatures, call_ids=gemini_call_ids,
         )  # fmt: skip
+        self._broken: BaseException | None = None
         self._arrivals = asyncio.Condition()
         self._server: LoopbackServer | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -121,7 +129,9 @@ class Emulator:
         return self.exchanges[number]
 
     def assert_done(self) -> None:
-        """Raise AssertionError if a request was refused, or if steps are left over."""
+        """Raise AssertionError if a request was refused, a step failed by itself, or steps are left over."""
+        if self._broken is not None:
+            raise AssertionError(f"a step of the script raised {self._broken!r}") from self._broken
         for place, exchange in enumerate(self.exchanges):
             assert exchange.violation is None, f"request {place} broke {exchange.violation}"
         assert not self._script.left, f"these steps were not asked for: {self._script.left}"
@@ -173,6 +183,7 @@ class Emulator:
         if self._on_over is not None:
             self._on_over(exchange)
         if not player.cancelled():
+            self._broken = self._broken or player.exception()
             player.result()
 
     async def _note(self, exchange: Exchange, *, is_model_request: bool) -> None:
