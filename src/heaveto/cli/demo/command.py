@@ -88,7 +88,7 @@ async def _perform(place: Path, *, fast: bool) -> bool:
     begun = time.monotonic()
     service, printer = RefundService(place / _BOOKS), Printer()
     async with Emulator(mind(0.008 if fast else 0.025), strict=False) as emulator:
-        agent = support_agent(service, printer, emulator.base_url)
+        agent = support_agent(service, printer, emulator.openai_url)
         async with Runner(agent, store=SqliteStore(place / _STORE)) as runner:
             show = Show(
                 _stage(), runner, emulator, service, printer, place / _STORE, place / _BOOKS, 0.0 if fast else 0.7
