@@ -10,11 +10,8 @@ from heaveto.models.base import Model
 from heaveto.models.gemini import Gemini
 from heaveto.models.litellm import LiteLLM
 from heaveto.testing.emulator import Emulator
+from heaveto.testing.model_contract import ModelContract, ask
 from heaveto.testing.script import say
-
-pytest.register_assert_rewrite("heaveto.testing.model_contract")
-
-from heaveto.testing.model_contract import ModelContract, ask  # noqa: E402
 
 THOUGHT = {"text": "deep", "thought": True, "thoughtSignature": "dGhvdWdodA=="}
 CODE = {"executableCode": {"language": "PYTHON", "code": "1+1", "unknown": [1]}, "thoughtSignature": "c2ln+/=="}

@@ -276,6 +276,22 @@ async def test_a_stop_in_mid_stream_closes_the_socket(way: str) -> None:
         await model.aclose()
 
 
+async def test_googles_own_stream_leaves_the_socket_open_when_it_is_closed() -> None:
+    """Why the SDK does not receive our answers: if this fails, it has become better."""
+    import httpx
+    from google import genai
+
+    async with RawServer([HEAD, event(said({"text": "Hel"})), "hang"]) as server, httpx.AsyncClient() as http:
+        options: Any = {"base_url": server.url, "httpx_async_client": http}
+        client = genai.Client(api_key="k", http_options=options)
+        stream: Any = await client.aio.models.generate_content_stream(model="gemini-3-pro", contents="hi")
+        await anext(stream)
+        await stream.aclose()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(server.closed.get(), 0.2)
+        client.close()
+
+
 async def test_a_stop_while_the_server_does_not_even_accept_closes_the_socket() -> None:
     """The connection was made by the kernel, the request waits in its queue (F51)."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

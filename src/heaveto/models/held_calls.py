@@ -68,7 +68,9 @@ async def settle_held_calls(
         outputs = outputs_for([item.to_dict() async for item in listed], results)
         for start in range(0, len(outputs), _AT_ONCE):
             await client.post(
-                f"/conversations/{conversation}/items", body={"items": outputs[start : start + _AT_ONCE]}, cast_to=object
+                f"/conversations/{conversation}/items",
+                body={"items": outputs[start : start + _AT_ONCE]},
+                cast_to=object,
             )
         return outputs
     if response is not None and conversation is None:
