@@ -113,6 +113,12 @@ def late_note(wire_id: str, name: str, settled: CallSettled, *, alone: bool = Fa
     return f"[Late result of the earlier call {wire_id} to {name}, {settled.status}: {as_json(told.response)}]"
 
 
+def open_note(wire_id: str, name: str, status: OpenStatus) -> str:
+    """Return the news of a call that is still open, after the model was told something else."""
+    told = open_response(wire_id, name, status)
+    return f"[News of the earlier call {wire_id} to {name}, {status}: {as_json(told.response)}]"
+
+
 def background_note(handle: str, name: str, status: CallStatus) -> str:
     """Return the input of the run that begins because a call in the background has ended."""
     return f"[The background call {handle} to {name} has ended: {status}.]"
