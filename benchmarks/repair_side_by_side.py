@@ -2,8 +2,8 @@
 
     python benchmarks/repair_side_by_side.py [--only heaveto google-adk] [--markdown]
 
-Each program is asked to go on from each of the broken histories of `peers/shapes.py`, with its own repair on and its own
-client, over HTTP. A server on loopback judges each request as the provider would (`heaveto.testing.Emulator`, with the
+Each program is asked to go on from each of the broken histories of `peers/shapes.py`, with its own repair on and its
+own client, over HTTP. A server on loopback judges each request as the provider would (`heaveto.testing.Emulator`, with the
 rules that public error reports confirm); what arrived is then compared with the history.
 
 A cell says what came of it:

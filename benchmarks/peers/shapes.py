@@ -1,7 +1,7 @@
 """Broken histories, as a small language: what users, models and tools said, in an order that no provider accepts.
 
-Every history ends with a new text of the user, which names it. Results have values of their own, so that one can see what became of
-each. Ids of None are for formats whose ids are optional.
+Every history ends with a new text of the user, which names it. Results have values of their own, so that one can see
+what became of each. Ids of None are for formats whose ids are optional.
 """
 
 from __future__ import annotations
