@@ -18,8 +18,9 @@ from heaveto.events.records import Usage
 from heaveto.ids import SystemIds
 from heaveto.models.assemble import Assembled, Assembler
 from heaveto.models.base import CallChunk, TextChunk
-from heaveto.models.openai_chat import OpenAIChat, retry_after_seconds
+from heaveto.models.openai_chat import OpenAIChat
 from heaveto.models.prices import Prices
+from heaveto.models.sdk import retry_after_seconds
 from heaveto.models.wire.openai_chat_answer import ChatAnswerReader
 from heaveto.testing.emulator import Emulator, Exchange
 from heaveto.testing.script import call, cut, fault, finish, hang, raw_call, say, think, usage

@@ -88,7 +88,11 @@ class ToolDeclaration(msgspec.Struct, frozen=True):
 
 
 class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Generation settings; None leaves the provider's default. `extra` is passed to the connector as it is."""
+    """Generation settings; None leaves the provider's default.
+
+    `output_schema` is the JSON schema, of type object, of the text that the model is to answer with; every connector
+    asks for it in its provider's own way. `extra` is passed to the connector as it is, and wins.
+    """
 
     temperature: float | None = None
     top_p: float | None = None
@@ -97,6 +101,7 @@ class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: int | None = None
     tool_choice: Literal["auto", "none", "required"] | None = None
     extra: dict[str, Json] = {}
+    output_schema: dict[str, Json] | None = None
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from heaveto.models.wire.fields import (
     split_images,
     wire_id,
     wire_name,
+    with_extra,
 )
 from heaveto.models.wire.memory import TurnMemory
 
@@ -170,6 +171,8 @@ def _settings(generation: Generation) -> dict[str, Any]:
         "maxOutputTokens": generation.max_output_tokens,
         "stopSequences": list(generation.stop) or None,
         "seed": generation.seed,
+        "responseMimeType": None if generation.output_schema is None else "application/json",
+        "responseJsonSchema": generation.output_schema,
     }
     config = {name: value for name, value in settings.items() if value is not None}
-    return {**({"generationConfig": config} if config else {}), **generation.extra}
+    return with_extra({"generationConfig": config or None}, generation.extra)

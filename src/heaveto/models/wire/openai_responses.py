@@ -15,8 +15,10 @@ from heaveto.models.wire.fields import (
     split_images,
     wire_id,
     wire_name,
+    with_extra,
 )
 from heaveto.models.wire.memory import TurnMemory
+from heaveto.models.wire.schema import OUTPUT_NAME, closed_schema, is_strict_schema
 
 Item = dict[str, Any]
 
@@ -138,10 +140,19 @@ def _tool(tool: ToolDeclaration) -> dict[str, Json]:
     return {"type": "function", **function, "strict": False}
 
 
+def _text_format(schema: dict[str, Json] | None) -> dict[str, Json] | None:
+    if schema is None:
+        return None
+    closed = closed_schema(schema)
+    named = {"name": OUTPUT_NAME, "schema": closed, "strict": is_strict_schema(closed)}
+    return {"format": {"type": "json_schema", **named}}
+
+
 def _settings(generation: Generation) -> dict[str, Any]:
     settings = {
         "temperature": generation.temperature,
         "top_p": generation.top_p,
         "max_output_tokens": generation.max_output_tokens,
+        "text": _text_format(generation.output_schema),
     }
-    return {**{name: value for name, value in settings.items() if value is not None}, **generation.extra}
+    return with_extra(settings, generation.extra)
