@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 from heaveto.core.request import Generation, ModelRequest, Turn
-from heaveto.events.contents import Blob, FileRef, FunctionCall, FunctionResponse, Json, Opaque, Part, Text
+from heaveto.events.contents import (
+    Blob,
+    FileRef,
+    FunctionCall,
+    FunctionResponse,
+    Json,
+    Part,
+    ProviderCall,
+    ProviderResult,
+    Text,
+    Thought,
+)
 from heaveto.models.wire.fields import (
     base64_text,
     described,
@@ -13,7 +24,6 @@ from heaveto.models.wire.fields import (
     own_data,
     sendable_text,
     split_images,
-    wire_id,
     wire_name,
     with_extra,
 )
@@ -31,6 +41,9 @@ class GeminiEncoder:
 
     Results stand alone in their content; what the user says next is a content of its own (G9). With `signatures`
     (Gemini 3 and later) the first call of each step of the current turn has its real signature, or the stand-in.
+
+    A part that this provider made goes back as it came: in its place, with everything that it carried (F26, F27), ids
+    included, which are free here (G14). Unsigned thoughts are for display and stay out.
     """
 
     def __init__(self, *, provider: str = "gemini", signatures: bool = True) -> None:
@@ -74,24 +87,27 @@ class GeminiEncoder:
                 return None
 
     def _made(self, part: Part) -> Content | None:
+        own = own_data(part, self._provider)
         match part:
             case FunctionCall():
-                call = {"id": wire_id(part.call_id), "name": gemini_name(part.name), "args": part.args}
-                return {"functionCall": call, **self._signature(part)}
+                unknown = own.get("functionCall")
+                more: Content = cast("Content", unknown) if isinstance(unknown, dict) else {}
+                call = {**more, "id": part.call_id, "name": gemini_name(part.name), "args": part.args}
+                return {**own, "functionCall": call}
             case Text(text=text):
-                return {"text": text, **self._signature(part)} if sendable_text(text) else None
+                return {**own, "text": text} if sendable_text(text) else None
+            case Thought(text=text) if own:
+                return {**own, "text": text}
             case Blob() if part.provider == self._provider:
-                return {**_inline(part), **self._signature(part)}
-            case Blob() | FileRef():
+                return {**own, **_inline(part)}
+            case Blob() | FileRef() if not own:
                 return {"text": described(part).text}
-            case Opaque():
-                return own_data(part, self._provider) or None
-            case _:
+            case ProviderCall() if "toolCall" in own and not self._signatures:
+                return None  # G17: older models refuse calls that newer ones had the provider execute
+            case ProviderResult() if "toolResponse" in own and not self._signatures:
                 return None
-
-    def _signature(self, part: Part) -> dict[str, str]:
-        signature = own_data(part, self._provider).get("thoughtSignature")
-        return {"thoughtSignature": signature} if isinstance(signature, str) and signature else {}
+            case _:
+                return own or None
 
 
 def encode(request: ModelRequest, *, provider: str = "gemini", signatures: bool = True) -> dict[str, Any]:
@@ -140,7 +156,7 @@ def _result_contents(responses: tuple[FunctionResponse, ...]) -> list[Content]:
     for response in responses:
         value, found = split_images(response)
         images += [_inline(image) for image in found]
-        result = {"id": wire_id(response.call_id), "name": gemini_name(response.name), "response": _object(value)}
+        result = {"id": response.call_id, "name": gemini_name(response.name), "response": _object(value)}
         results.append({"functionResponse": result})
     return _content("user", results) + _content("user", images)
 
