@@ -132,7 +132,9 @@ class AnthropicMessages(Model):
             raise MissingExtraError("anthropic", "AnthropicMessages") from None
         timeout = anthropic.NOT_GIVEN if self._timeout_seconds is None else self._timeout_seconds
         try:
-            made = anthropic.AsyncAnthropic(api_key=self._key(), base_url=self._base_url, timeout=timeout, max_retries=0)
+            made = anthropic.AsyncAnthropic(
+                api_key=self._key(), base_url=self._base_url, timeout=timeout, max_retries=0
+            )
         except anthropic.AnthropicError as error:
             raise ModelError(f"cannot connect to {self.name}: {error}") from error
         if made.api_key is None and made.auth_token is None and made.credentials is None:
