@@ -86,7 +86,8 @@ class Performance:
     async def _refuse(self, error: ModelError, status: int, reply: Reply) -> None:
         wish = error.retry_after_seconds
         body = error.body or self.dialect.error(status, str(error), retry_after=wish)
-        await reply.json(status, body, {} if wish is None else self.dialect.retry_headers(wish))
+        told = self.dialect.envelope(self.asked, body)
+        await reply.json(status, told, {} if wish is None else self.dialect.retry_headers(wish))
 
 
 async def wait(action: Delay | Gate | Hang, clock: Clock) -> None:
@@ -106,8 +107,9 @@ def cost(asked: Asked, dialect: Dialect, actions: Sequence[Action], cached_token
         if isinstance(action, UsageChunk):
             return action.usage
     spent = sum(tokens(item) for item in dialect.prompt(asked))
-    said = sum(_length(action) for action in actions)
-    return Usage(spent, -(-said // 4), cached_tokens=cached_tokens)
+    said = -(-sum(_length(action) for action in actions) // 4)
+    thought = sum(len(action.text) for action in actions if isinstance(action, ThoughtChunk)) // 4
+    return Usage(spent, said, cached_tokens=cached_tokens, reasoning_tokens=thought)
 
 
 def _length(action: Action) -> int:

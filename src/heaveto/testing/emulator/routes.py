@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from heaveto.testing.emulator.background import BackgroundJob
 from heaveto.testing.emulator.dialects.anthropic import AnthropicDialect, anthropic_error
 from heaveto.testing.emulator.dialects.base import Asked, Body, Dialect, tokens
+from heaveto.testing.emulator.dialects.gemini import GeminiDialect, gemini_error
 from heaveto.testing.emulator.dialects.openai_chat import OpenAIChatDialect
 from heaveto.testing.emulator.dialects.openai_errors import openai_error, openai_unknown_model
 from heaveto.testing.emulator.dialects.openai_responses import OpenAIResponsesDialect
@@ -47,6 +48,8 @@ class Follow:
 
 Route: TypeAlias = Generate | Look | Follow
 _Find: TypeAlias = Callable[[Asked], Route]
+_GOOGLE = r"/v1(?:beta\d?|alpha)?/(?:[\w./@-]*/)?(?:models|endpoints)/"
+"""Paths of the Gemini API, and of Vertex with its projects and publishers."""
 _CREATED = 1_750_000_000
 
 
@@ -71,6 +74,7 @@ class Routes:
         self._responses = OpenAIResponsesDialect(options("openai-responses"), held)
         self._held = held
         self._anthropic = AnthropicDialect(options("anthropic"))
+        self._gemini = GeminiDialect(options("gemini"), call_ids=call_ids)
         self._table: list[tuple[str, re.Pattern[str], _Find]] = [
             (method, re.compile(pattern), find) for method, pattern, find in [*self._paths(), *self._held_paths()]
         ]
@@ -88,6 +92,10 @@ class Routes:
             ("POST", r"(?:/v1)?/chat/completions", lambda asked: Generate(self._chat, asked)),
             ("POST", r"(?:/v1)?/messages", lambda asked: Generate(self._anthropic, asked)),
             ("POST", r"(?:/v1)?/messages/count_tokens", self._count_anthropic),
+            ("POST", _GOOGLE + r"(?P<model>[^/:]+):(?P<method>(?:streamG|g)enerateContent)", self._ask_gemini),
+            ("POST", _GOOGLE + r"(?P<model>[^/:]+):countTokens", self._count_gemini),
+            ("GET", r"/v1beta\d?/models", self._list_gemini),
+            ("GET", r"/v1beta\d?/models/(?P<model>[^/:]+)", self._show_gemini),
             ("GET", r"(?:/v1)?/models", self._list_models),
             ("GET", r"(?:/v1)?/models/(?P<model>[^:]+)", self._show_model),
         ]
@@ -137,6 +145,25 @@ class Routes:
 
         return Look("anthropic", look)
 
+    def _ask_gemini(self, asked: Asked) -> Route:
+        return Generate(self._gemini, asked)
+
+    def _count_gemini(self, asked: Asked) -> Route:
+        def look() -> Looked:
+            body = asked.body.get("generateContentRequest") or asked.body
+            count = sum(tokens(item) for item in self._gemini.prompt(replace(asked, body=body)))
+            return 200, {"totalTokens": count, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": count}]}
+
+        return Look("gemini", look)
+
+    def _list_gemini(self, asked: Asked) -> Route:
+        return Look("gemini", lambda: (200, {"models": [_google_model(name) for name in self._models]}))
+
+    def _show_gemini(self, asked: Asked) -> Route:
+        name = asked.names["model"]
+        known = self._any_model or name in self._models
+        return Look("gemini", lambda: (200, _google_model(name)) if known else (404, self._gemini.unknown_model(name)))
+
     def _list_models(self, asked: Asked) -> Route:
         if _is_anthropic(asked):
             found = [_anthropic_model(name) for name in self._models]
@@ -171,7 +198,16 @@ def _anthropic_model(name: str) -> Body:
     return {"id": name, "type": "model", "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
 
 
+def _google_model(name: str) -> Body:
+    return {
+        "name": f"models/{name}", "version": "001", "displayName": name, "inputTokenLimit": 1_048_576,
+        "outputTokenLimit": 65_536, "supportedGenerationMethods": ["generateContent", "countTokens"],
+    }  # fmt: skip
+
+
 def _lost(asked: Asked) -> Route:
+    if asked.path.startswith("/v1beta") or "x-goog-api-key" in asked.headers:
+        return Look("gemini", lambda: (404, gemini_error(404, "Requested entity was not found.")))
     if _is_anthropic(asked):
         return Look("anthropic", lambda: (404, anthropic_error(404, "Not Found")))
     return Look("openai", lambda: (404, openai_error(404, f"Invalid URL ({asked.method} {asked.path})")))

@@ -191,12 +191,12 @@ class Emulator:
         reply.headers = dialect.headers(len(self.exchanges))
         exchange.violation = self._unknown_model(dialect, exchange.model) or dialect.violation(asked)
         if exchange.violation is not None:
-            await reply.json(exchange.violation.status, exchange.violation.body)
+            await reply.json(exchange.violation.status, dialect.envelope(asked, exchange.violation.body))
             return
         actions = self._script.next_actions(asked.body, dialect.call_id)
         if actions is None:
             words = f"script_exhausted: the emulator's script has only {self._script.played} steps"
-            await reply.json(400, dialect.error(400, words))
+            await reply.json(400, dialect.envelope(asked, dialect.error(400, words)))
             return
         known = self._cache.cached_tokens(exchange.model, dialect.prompt(asked)) if self._cache is not None else 0
         usage = cost(asked, dialect, actions, known)

@@ -65,8 +65,6 @@ class Dialect(ABC):
     """One API. `rules` are options of its validator, such as ``prefill=True``."""
 
     api: ClassVar[str]
-    whole_type: ClassVar[str] = "application/json"
-    """The content type of an answer that is not streamed."""
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
         self.rules = rules
@@ -103,6 +101,10 @@ class Dialect(ABC):
     def stream_type(self, asked: Asked) -> str:
         """Return the content type of a stream."""
         return "text/event-stream; charset=utf-8"
+
+    def envelope(self, asked: Asked, error: Json) -> Json:
+        """Return an error body as it is sent to this request."""
+        return error
 
     def headers(self, number: int) -> dict[str, str]:
         """Return the headers of this provider's answers."""
