@@ -103,6 +103,7 @@ def _imported() -> ModuleType:
     except ImportError:
         raise MissingExtraError("litellm", "LiteLLM") from None
     litellm.modify_params = False
+    litellm.suppress_debug_info = True  # else it prints advice between the lines of whoever writes to standard output
     return cast("ModuleType", litellm)
 
 

@@ -19,7 +19,7 @@ def refusal(body: object, *, status: int | None = None, retry_after_seconds: flo
         status: the HTTP status; by default the code in the body.
         retry_after_seconds: the wait that the header asked for.
     """
-    fields = as_object(body) or next(iter(as_objects(body)), {})
+    fields = (as_objects(body) or [as_object(body)])[0]
     error = as_object(fields.get("error")) or fields
     code = error.get("code")
     status = status if status is not None else code if isinstance(code, int) else None

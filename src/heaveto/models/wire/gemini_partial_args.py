@@ -38,7 +38,7 @@ class PartialArgs:
         for piece in pieces:
             try:
                 self._place(piece)
-            except (LookupError, TypeError, ValueError):
+            except (AttributeError, LookupError, TypeError, ValueError):
                 self._misfit = self._misfit or piece
 
     def _place(self, piece: dict[str, Any]) -> None:
@@ -86,11 +86,9 @@ def _child(holder: Any, step: str | int, new: Json) -> Any:
     """Return what stands at a step, making it first if nothing does.
 
     Raises:
-        TypeError: nothing can stand there.
+        AttributeError: nothing can stand there.
         ValueError: it is too far away.
     """
-    if holder.__class__ is not (dict if isinstance(step, str) else list):
-        raise TypeError(holder)
     if isinstance(step, str):
         return holder.setdefault(step, new)
     if step >= _LONGEST_LIST:
