@@ -124,15 +124,15 @@ def test_what_is_held_is_not_sent_again(data: dict[str, Any]) -> None:
 
 
 def test_the_providers_own_tools_stand_behind_the_agents() -> None:
-    """Settings add to what the agent has; they do not take its functions away."""
+    """Both are there to choose from."""
     request = ModelRequest(
         turns=[USER],
         tools=(ToolDeclaration("look", "looks", {"type": "object", "properties": {}}),),
-        generation=Generation(extra={"tools": [{"type": "web_search"}], "reasoning": {"effort": "low"}}),
+        generation=Generation(tool_choice="required", extra={"reasoning": {"effort": "low"}}),
     )
-    body = encode(request)
+    body = OpenAIResponsesEncoder(provider_tools=[{"type": "web_search"}]).encode(request)
     assert [tool["type"] for tool in body["tools"]] == ["function", "web_search"]
-    assert body["reasoning"] == {"effort": "low"}
+    assert (body["tool_choice"], body["reasoning"]) == ("required", {"effort": "low"})
 
 
 def test_a_turn_becomes_json_once() -> None:

@@ -7,7 +7,7 @@ The log is the conversation. By default each request carries all of it and the p
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -76,8 +76,8 @@ class _Manner(msgspec.Struct, frozen=True):
 class OpenAIResponses(Model):
     """A model that is asked through ``/responses``.
 
-    Reasoning is asked for encrypted and sent back with the calls it led to, for models that have it. The provider's own
-    tools, reasoning effort and other settings stand in ``Generation.extra``: its ``tools`` are added to the agent's.
+    Reasoning is asked for encrypted and sent back with the calls it led to, for models that have it. Its effort and
+    other settings stand in ``Generation.extra``. A response that would go on after a stop cannot be asked for there.
 
     Args:
         model: the model's name.
@@ -91,6 +91,7 @@ class OpenAIResponses(Model):
         prices: what makes usage cost something.
         timeout_seconds: how long one read may take; the SDK's default is 600.
         stream: whether to ask for a stream. Both ways can be stopped at any moment.
+        provider_tools: declarations of tools that the provider executes, such as ``{"type": "web_search"}``.
         provider: the family under which provider data is kept; see `OpenAIChat`.
     """
 
@@ -105,6 +106,7 @@ class OpenAIResponses(Model):
         prices: Prices | None = None,
         timeout_seconds: float | None = None,
         stream: bool = True,
+        provider_tools: Sequence[dict[str, Json]] = (),
         provider: str = "openai-responses",
         clock: Clock | None = None,
     ) -> None:
@@ -112,8 +114,10 @@ class OpenAIResponses(Model):
         self.profile = Profile(name=provider)
         self._held, self._prices, self._stream = held, prices, stream
         self._clock = clock or SystemClock()
-        self._encoder = OpenAIResponsesEncoder(provider=provider)
-        self._thoughtless = OpenAIResponsesEncoder(provider=provider, thoughts=False)
+        self._encoder, self._thoughtless = (
+            OpenAIResponsesEncoder(provider=provider, provider_tools=provider_tools, thoughts=thoughts)
+            for thoughts in (True, False)
+        )
         self._reasons = True
         self._client = openai_client("OpenAIResponses", api_key, base_url, timeout_seconds, client)
 

@@ -47,13 +47,15 @@ def openai_errors(clock: Clock, reader: AnswerReader) -> Generator[None, None, N
     """Raise the SDK's errors as ours."""
     import openai
 
-    with mapped((openai.APIError,), lambda error: _model_error(error, clock), reader):
+    with mapped((openai.OpenAIError,), lambda error: _model_error(error, clock), reader):
         yield
 
 
 def _model_error(error: Exception, clock: Clock) -> ModelError:
     import openai
 
+    if isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIError):
+        return ModelError(f"the credentials cannot be used: {error}")
     judged = model_error(error, openai, clock)
     if isinstance(error, openai.APIError):
         in_mid_stream = judged.status is None

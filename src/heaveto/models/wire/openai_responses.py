@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, assert_never
 
@@ -51,11 +51,18 @@ class OpenAIResponsesEncoder:
 
     Args:
         provider: the family whose own items are sent.
+        provider_tools: declarations of tools that the provider executes; they stand behind the functions.
         thoughts: whether earlier reasoning is sent.
     """
 
-    def __init__(self, *, provider: str = "openai-responses", thoughts: bool = True) -> None:
-        self._provider, self._thoughts = provider, thoughts
+    def __init__(
+        self,
+        *,
+        provider: str = "openai-responses",
+        provider_tools: Sequence[dict[str, Json]] = (),
+        thoughts: bool = True,
+    ) -> None:
+        self._provider, self._provider_tools, self._thoughts = provider, tuple(provider_tools), thoughts
         self._memory = TurnMemory(self._form)
 
     def encode(self, request: ModelRequest, held: Held | None = None) -> dict[str, Any]:
@@ -78,7 +85,8 @@ class OpenAIResponsesEncoder:
             body["instructions"] = request.instruction
         if held is not None and held.response_id:
             body["previous_response_id"] = held.response_id
-        return msgspec.json.encode({**body, **_settings(request.generation), **_tools(request), **(settings or {})})
+        body |= self._tools(request)
+        return msgspec.json.encode({**body, **_settings(request.generation), **(settings or {})})
 
     def _forms(self, request: ModelRequest, held: Held | None) -> Iterator[_Form]:
         turns, custom = iter(request.turns), frozenset[str]()
@@ -128,6 +136,14 @@ class OpenAIResponsesEncoder:
         if own.get("type") == "custom_tool_call":
             return {**call, "input": str(part.args.get("input", ""))}
         return {**call, "type": "function_call", "arguments": json_text(part.args)}
+
+
+    def _tools(self, request: ModelRequest) -> dict[str, Any]:
+        tools = [*(_tool(tool) for tool in request.tools), *self._provider_tools]
+        if not tools:
+            return {}
+        choice = request.generation.tool_choice
+        return {"tools": tools} if choice is None else {"tools": tools, "tool_choice": choice}
 
 
 def encode(request: ModelRequest, *, provider: str = "openai-responses") -> dict[str, Any]:
@@ -204,17 +220,6 @@ def _output(response: FunctionResponse) -> Item:
     if images:  # R15: results may hold images
         output = [{"type": "input_text", "text": output}, *(_blob_block(image) for image in images)]
     return {"type": "function_call_output", "call_id": wire_id(response.call_id), "output": output}
-
-
-def _tools(request: ModelRequest) -> dict[str, Any]:
-    """The functions, and behind them the provider's own tools that the settings name."""
-    tools = [_tool(tool) for tool in request.tools] + list(request.generation.extra.get("tools", ()))
-    if not tools:
-        return {}
-    body: dict[str, Any] = {"tools": tools}
-    if request.generation.tool_choice is not None:
-        body["tool_choice"] = request.generation.tool_choice
-    return body
 
 
 def _tool(tool: ToolDeclaration) -> dict[str, Json]:

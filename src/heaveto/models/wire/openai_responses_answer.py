@@ -181,9 +181,10 @@ class ResponsesAnswerReader:
         chunks: list[Chunk] = [] if index in self._sent else [self._call_head(index, item)]
         whole = _text(item.get("arguments"))
         if item.get("type") == "custom_tool_call":
-            whole = f'{_OPENING}{_escaped(_text(item.get("input")))}"}}'
+            closing = "" if item.get("status") == "incomplete" else '"}'
+            whole = f"{_OPENING}{_escaped(_text(item.get('input')))}{closing}"
         rest = whole.removeprefix(self._sent[index])
-        if whole.startswith(self._sent[index]) and rest and item.get("status") != "incomplete":
+        if rest and whole.startswith(self._sent[index]):
             chunks.append(CallChunk(index, args=rest))
         return chunks
 
