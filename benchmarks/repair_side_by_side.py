@@ -3,7 +3,7 @@
     python benchmarks/repair_side_by_side.py [--only heaveto google-adk] [--markdown]
 
 Each program is asked to go on from each of the broken histories of `peers/shapes.py`, with its own repair on and its
-own client, over HTTP. A server on loopback judges each request as the provider would, by the rules that public error reports
+client, over HTTP. A server on loopback judges each request as the provider would, by the rules that public reports
 confirm (`heaveto.testing.Emulator`); what arrived is then compared with the history.
 
 A cell says what came of it:
