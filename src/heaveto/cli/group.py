@@ -15,6 +15,10 @@ _COMMANDS: dict[str, tuple[str, str]] = {
         "heaveto.cli.demo.command",
         "Watch runs being stopped and killed, and sessions go on; offline, no key needed.",
     ),
+    "emulate": (
+        "heaveto.cli.emulate",
+        "Serve OpenAI, Anthropic and Gemini on loopback, to point any program at; no key needed.",
+    ),
     "run": ("heaveto.cli.run", "Chat with an agent in a Python file or module."),
     "sessions": ("heaveto.cli.sessions", "List the sessions of a store."),
     "log": ("heaveto.cli.log", "Show what a session's log holds."),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from heaveto.testing.clock import FakeClock, settle
     from heaveto.testing.crash import CrashingStore
     from heaveto.testing.emulator import Emulator, EmulatorThread
+    from heaveto.testing.emulator.echo import echo
     from heaveto.testing.promises import check_promises
     from heaveto.testing.script import (
         call,
@@ -43,6 +44,7 @@ _HOME_OF = {
     "ScriptedModel": "heaveto.testing.scripted_model",
     "StoreContract": "heaveto.testing.store_contract",
     "check_promises": "heaveto.testing.promises",
+    "echo": "heaveto.testing.emulator.echo",
     "settle": "heaveto.testing.clock",
     **dict.fromkeys(_SCRIPT, "heaveto.testing.script"),
 }
@@ -57,6 +59,7 @@ __all__ = [
     "check_promises",
     "cut",
     "delay",
+    "echo",
     "fault",
     "finish",
     "gate",

@@ -260,7 +260,8 @@ class Script:
                     body += _chunks(piece)
         if calls and end.reason == "stop":
             end = EndChunk(reason="tool_calls")
-        return _with_breaks([*body, *tail, end])
+        limits = [action for action in body if isinstance(action, Cut) and action.counts_bytes]
+        return [*limits, *_with_breaks([action for action in [*body, *tail, end] if action not in limits])]
 
     def _call_chunks(self, piece: Call, index: int, call_id: Callable[[int], str]) -> list[Action]:
         self._calls += 1
@@ -299,8 +300,6 @@ def _with_breaks(actions: list[Action]) -> list[Action]:
             others = [other for other in actions if other is not action]
             place = _after(others, action.after_chunks)
             return _with_breaks([*others[:place], _here(action)])
-        if isinstance(action, Cut) and action.counts_bytes:
-            continue
         if isinstance(action, (Fault, Cut)):
             return actions[: actions.index(action) + 1]
     return actions
