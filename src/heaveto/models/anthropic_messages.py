@@ -23,7 +23,9 @@ from heaveto.models.wire.anthropic import DEFAULT_MAX_TOKENS, AnthropicEncoder, 
 from heaveto.models.wire.anthropic_answer import AnthropicAnswerReader
 
 if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic, AsyncAnthropicBedrock, AsyncAnthropicVertex
+    from anthropic import AsyncAnthropic
+    from anthropic.lib.bedrock import AsyncAnthropicBedrock
+    from anthropic.lib.vertex import AsyncAnthropicVertex
 
     AnthropicClient: TypeAlias = AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicVertex
 
@@ -180,8 +182,10 @@ async def _only(event: object) -> AsyncIterator[object]:
 @contextmanager
 def _mapped(clock: Clock, reader: AnthropicAnswerReader) -> Generator[None, None, None]:
     import anthropic
+    import httpx2
 
-    with mapped((anthropic.AnthropicError,), lambda error: _model_error(error, clock), reader):
+    # In mid-stream the SDK lets the errors of its HTTP library through.
+    with mapped((anthropic.AnthropicError, httpx2.HTTPError), lambda error: _model_error(error, clock), reader):
         yield
 
 

@@ -111,7 +111,9 @@ def model_error(error: Exception, sdk: Any, clock: Clock) -> ModelError:
         return ModelError(f"{error} {error.__cause__ or ''}".strip(), retryable=True)
     if isinstance(found, sdk.APIError):  # an error event in mid-stream
         return ModelError(str(error), retryable=True, body=found.body)
-    return ModelError(f"the server sent an event that is not JSON: {error}", retryable=True)
+    if isinstance(error, json.JSONDecodeError):
+        return ModelError(f"the server sent an event that is not JSON: {error}", retryable=True)
+    return ModelError(f"the connection broke: {error}", retryable=True)
 
 
 def priced_chunk(model: Model, chunk: Chunk) -> Chunk:

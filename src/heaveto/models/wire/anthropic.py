@@ -67,7 +67,8 @@ class AnthropicEncoder:
         cache: CacheTime | None = None,
         provider_tools: Sequence[dict[str, Json]] = (),
     ) -> None:
-        self._provider, self._max_tokens, self._cache = provider, max_tokens, cache
+        self._provider, self._max_tokens = provider, max_tokens
+        self._cache: CacheTime | None = cache
         self._provider_tools = tuple(provider_tools)
         self._memory = TurnMemory(self._encode_turn)
 
