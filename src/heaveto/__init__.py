@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from heaveto.models.base import Model
     from heaveto.models.openai_chat import OpenAIChat
+    from heaveto.models.openai_responses import OpenAIResponses
     from heaveto.runner.app import App, ResumabilityConfig
     from heaveto.runner.calls import Question
     from heaveto.runner.compaction import Compaction
@@ -107,6 +108,7 @@ _HOMES = {
     ),
     "heaveto.models.base": ("Model",),
     "heaveto.models.openai_chat": ("OpenAIChat",),
+    "heaveto.models.openai_responses": ("OpenAIResponses",),
     "heaveto.runner.app": ("App", "ResumabilityConfig"),
     "heaveto.runner.calls": ("Question",),
     "heaveto.runner.compaction": ("Compaction",),
@@ -132,7 +134,7 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "Generation", "ModelRequest", "Profile", "HeavetoError", "ModelError", "RunCancelled", "RunFailedError",
     "ToolFatalError", "Blob", "Content", "FileRef", "FunctionCall", "Text", "Thought", "CallSettled", "CallStarted",
     "Delta", "Message", "Record", "RunEnded", "RunStarted", "SessionKey", "StopReport", "Usage", "Model",
-    "OpenAIChat", "App", "RunConfig", "Plugin", "RunEnd", "Run", "RunStream", "Runner", "Store", "MemoryStore",
+    "OpenAIChat", "OpenAIResponses", "App", "RunConfig", "Plugin", "RunEnd", "Run", "RunStream", "Runner", "Store", "MemoryStore",
     "SqliteStore", "Tool", "ToolContext", "FunctionTool", "ArtifactService", "FileArtifacts", "StoreArtifacts",
     "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
     "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction",
