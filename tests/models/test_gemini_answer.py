@@ -230,10 +230,12 @@ def test_grounding_and_fields_of_tomorrow_are_kept() -> None:
 def test_usage_is_estimated_until_the_answer_is_finished() -> None:
     """Each event tells what was used so far (F126)."""
     reader = GeminiAnswerReader()
-    begun = reader.feed(said({"text": "a"}, usageMetadata={"promptTokenCount": 7, "toolUsePromptTokenCount": 1}))
-    assert begun[-1] == UsageChunk(Usage(8, 0, estimated=True))
+    begun = reader.feed(said({"text": "a" * 20}, usageMetadata={"promptTokenCount": 7, "toolUsePromptTokenCount": 1}))
+    assert begun[-1] == UsageChunk(Usage(8, 5, estimated=True))
+    counted = {"promptTokenCount": 7, "candidatesTokenCount": 6, "thoughtsTokenCount": 3}
+    assert reader.feed({"usageMetadata": counted}) == [UsageChunk(Usage(7, 9, reasoning_tokens=3, estimated=True))]
     reader.feed(said({"text": "b"}, finish="STOP"))
-    assert reader.end()[0] == UsageChunk(Usage(8, 0))
+    assert reader.end()[0] == UsageChunk(Usage(7, 9, reasoning_tokens=3))
 
 
 @pytest.mark.parametrize(

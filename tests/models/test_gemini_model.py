@@ -24,6 +24,7 @@ from heaveto.models.gemini import Gemini, wants_signatures
 from heaveto.models.prices import Prices
 from heaveto.runner.config import RunConfig
 from heaveto.runner.runner import Runner
+from heaveto.testing import Emulator, call, hang, say, think
 
 ASK = ModelRequest(
     turns=[Turn("user", (Text(text="hi"),))],
@@ -395,3 +396,37 @@ async def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyP
     monkeypatch.delattr("google.genai", raising=False)
     with pytest.raises(MissingExtraError, match=r"pip install 'heaveto\[google\]'"):
         await ask(Gemini("gemini-3-pro", api_key="k"))
+
+
+async def test_a_conversation_with_calls_keeps_the_rules_of_gemini_3() -> None:
+    """Signed thoughts, signed calls, a stop in mid-answer and what follows it: nothing is refused (P1, G1 to G10)."""
+
+    def look(at: str) -> str:
+        return f"nothing at {at}"
+
+    steps = (
+        (think("Hm.", signature="c2ln"), say("Both:", chunks=2), call("look", at="a"), call("look", at="b")),
+        (say("Not"), hang()),
+        call("look", at="c"),
+        (think("So.", signature="ZW5k"), say("Nothing anywhere.")),
+        say("Gladly."),
+    )
+    async with Emulator(*steps, strict_unconfirmed=True, rules={"gemini": {"signatures": True}}) as emulator:
+        model = Gemini("gemini-3-pro", api_key="k", base_url=emulator.google_url)
+        async with Runner(LlmAgent(name="a", model=model, tools=[look])) as runner:
+            run = await runner.start(new_message="look", user_id="u", session_id="s")
+            await emulator.exchange(1)
+            async for item in run.stream():
+                if getattr(item, "text", "") == "Not":
+                    break
+            await run.cancel()
+            await asyncio.wait_for(emulator.exchanges[1].over(), CLOSED_WITHIN_SECONDS)
+            assert emulator.exchanges[1].closed_at is not None
+            for message, answer in (("and?", "Nothing anywhere."), ("thanks", "Gladly.")):
+                run = await runner.start(new_message=message, user_id="u", session_id="s")
+                assert await run.result() == answer
+        await model.aclose()
+        emulator.assert_done()
+        sent = emulator.exchanges[2].body["contents"]
+    calls = [part for content in sent for part in content["parts"] if "functionCall" in part]
+    assert [bool(part.get("thoughtSignature")) for part in calls] == [True, False]

@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from heaveto.errors import ModelError
 from heaveto.events.contents import Blob, FileRef, Json, Opaque, Part, ProviderCall, ProviderResult, Text, Thought
 from heaveto.events.records import Usage
@@ -16,6 +18,7 @@ from heaveto.models.wire.gemini_errors import refusal
 from heaveto.models.wire.gemini_partial_args import PartialArgs
 from heaveto.models.wire.reading import as_count, as_object, as_objects, as_text
 
+_CHARACTERS_PER_TOKEN = 4
 _BROKEN_CALL = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
 """The model meant to call a tool and failed: text alone would be taken for the answer."""
 _BY_CHANCE = ("", "STOP", *_BROKEN_CALL, "OTHER", "FINISH_REASON_UNSPECIFIED", "NO_IMAGE", "IMAGE_OTHER")
@@ -31,7 +34,7 @@ class GeminiAnswerReader:
     Parts keep their order, and what they carry besides their content, signatures first, stands verbatim in their data
     (F26). A signed text stays a part of its own. Server-executed calls are `ProviderCall` and `ProviderResult` (F23).
     Fields that this reader does not know, of the candidate as of the body, are kept in the data of the end; the last
-    value counts. Usage is estimated until the answer is finished.
+    value counts. Usage is an estimate until the answer is finished.
 
     Args:
         provider: the family to note on parts.
@@ -43,7 +46,7 @@ class GeminiAnswerReader:
         self._reason, self._model = "", ""
         self._data: dict[str, Json] = {}
         self._usage: Usage | None = None
-        self._calls = self._executed = 0
+        self._calls = self._executed = self._received = 0
         self._partial: PartialArgs | None = None
         self._has_content = False
 
@@ -69,8 +72,9 @@ class GeminiAnswerReader:
         for candidate in as_objects(body.get("candidates"))[:1]:
             chunks += self._candidate(candidate)
         self._refuse_block(body)
+        self._received += sum(_length(chunk) for chunk in chunks)
         if body.get("usageMetadata"):
-            self._usage = _usage(as_object(body["usageMetadata"]), estimated=not self._reason)
+            self._usage = self._spent(_usage(as_object(body["usageMetadata"])))
             chunks.append(UsageChunk(self._usage))
         return chunks
 
@@ -86,9 +90,14 @@ class GeminiAnswerReader:
         end = EndChunk(self._reason, cut=self._reason != "STOP", model=self._model, data=self._data or None)
         if self._usage is None or not self._usage.estimated:
             return [end]
-        usage = self._usage
-        final = Usage(usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens)
-        return [UsageChunk(final), end]
+        return [UsageChunk(_usage(as_object(self._data.get("usageMetadata")))), end]
+
+    def _spent(self, usage: Usage) -> Usage:
+        """Until the answer is finished, the count of what was generated may lag behind, or not be there (F126)."""
+        if self._reason:
+            return usage
+        generated = max(usage.output_tokens, -(-self._received // _CHARACTERS_PER_TOKEN))
+        return replace(usage, output_tokens=generated, estimated=True)
 
     def _candidate(self, candidate: dict[str, Any]) -> list[Chunk]:
         self._data |= {key: value for key, value in candidate.items() if key not in _CANDIDATE_FIELDS}
@@ -191,7 +200,15 @@ class GeminiAnswerReader:
         return Opaque(provider=self._provider, data=part)
 
 
-def _usage(usage: dict[str, Any], *, estimated: bool) -> Usage:
+def _length(chunk: Chunk) -> int:
+    match chunk:
+        case TextChunk(text=text) | ThoughtChunk(text=text) | CallChunk(args=text):
+            return len(text)
+        case _:
+            return 0
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
     """Thoughts are billed as output, what tools of the provider fetched as input."""
     thoughts = as_count(usage.get("thoughtsTokenCount"))
     return Usage(
@@ -199,7 +216,6 @@ def _usage(usage: dict[str, Any], *, estimated: bool) -> Usage:
         output_tokens=as_count(usage.get("candidatesTokenCount")) + thoughts,
         cached_tokens=as_count(usage.get("cachedContentTokenCount")),
         reasoning_tokens=thoughts,
-        estimated=estimated,
     )
 
 
