@@ -109,7 +109,7 @@ ACCEPTED = {
     "G20 nothing beside": {**body(user(TEXT)), "cachedContent": "c"},
     "keys of the SDKs": body(
         user(TEXT),
-        model({"function_call": {"name": "t", "args": {}}, "text": None}),
+        model({"function_call": {"name": "t", "args": {}}, "text": None, "thought_signature": b"sig"}),
         user({"function_response": {"name": "t", "response": {}}}),
     ),
     "no role": body({"parts": [TEXT]}),

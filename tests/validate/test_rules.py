@@ -94,6 +94,19 @@ def test_the_page_has_the_table() -> None:
     assert told == [row(rule) for rules in RULES.values() for rule in rules]
 
 
+def test_the_page_has_the_options() -> None:
+    """A row for each, with its defaults."""
+    section = PAGE.read_text(encoding="utf-8").partition("## Options")[2]
+    rows: list[tuple[str, str]] = re.findall(r"^\| `(\w+)` \| (.*?) \|", section, re.MULTILINE)
+    told = {option: set(defaults.split(", ")) for option, defaults in rows}
+    there: dict[str, set[str]] = {}
+    for form in FORMATS.values():
+        for parameter in list(inspect.signature(form.validate).parameters.values())[1:]:
+            default = "the format's" if parameter.name == "dialect" else f"`{parameter.default!r}`"
+            there.setdefault(parameter.name, set()).add(default)
+    assert told == there
+
+
 def row(rule: Rule) -> str:
     """A rule as the reference page has it."""
     verdict = "" if rule.verdict == "refused" else f"*{rule.verdict}:* "
