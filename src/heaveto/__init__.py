@@ -48,7 +48,10 @@ if TYPE_CHECKING:
         StopReport,
         Usage,
     )
+    from heaveto.models.anthropic_messages import AnthropicMessages
     from heaveto.models.base import Model
+    from heaveto.models.gemini import Gemini
+    from heaveto.models.litellm import LiteLLM
     from heaveto.models.openai_chat import OpenAIChat
     from heaveto.models.openai_responses import OpenAIResponses
     from heaveto.runner.app import App, ResumabilityConfig
@@ -106,7 +109,10 @@ _HOMES = {
         "StopReport",
         "Usage",
     ),
+    "heaveto.models.anthropic_messages": ("AnthropicMessages",),
     "heaveto.models.base": ("Model",),
+    "heaveto.models.gemini": ("Gemini",),
+    "heaveto.models.litellm": ("LiteLLM",),
     "heaveto.models.openai_chat": ("OpenAIChat",),
     "heaveto.models.openai_responses": ("OpenAIResponses",),
     "heaveto.runner.app": ("App", "ResumabilityConfig"),
@@ -134,12 +140,12 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "Generation", "ModelRequest", "Profile", "HeavetoError", "ModelError", "RunCancelled", "RunFailedError",
     "ToolFatalError", "Blob", "Content", "FileRef", "FunctionCall", "Text", "Thought", "CallSettled", "CallStarted",
     "Delta", "Message", "Record", "RunEnded", "RunStarted", "SessionKey", "StopReport", "Usage", "Model",
-    "OpenAIChat", "OpenAIResponses", "App", "RunConfig", "Plugin", "RunEnd", "Run", "RunStream", "Runner", "Store", "MemoryStore",
-    "SqliteStore", "Tool", "ToolContext", "FunctionTool", "ArtifactService", "FileArtifacts", "StoreArtifacts",
-    "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
+    "OpenAIChat", "OpenAIResponses", "App", "RunConfig", "Plugin", "RunEnd", "Run", "RunStream", "Runner", "Store",
+    "MemoryStore", "SqliteStore", "Tool", "ToolContext", "FunctionTool", "ArtifactService", "FileArtifacts",
+    "StoreArtifacts", "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
     "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction",
     "Confirmation", "Hold", "ClientTool", "LongRunningFunctionTool", "RequestInputTool",
-    "Violation", "validate",
+    "Violation", "validate", "Gemini", "LiteLLM", "AnthropicMessages",
 ]  # fmt: skip
 
 

@@ -133,14 +133,14 @@ def test_thinking_without_words_is_kept_for_its_signature() -> None:
 
 def test_server_tools_are_the_providers_own() -> None:
     """Their calls are not ours to execute (F23); with their results they go back verbatim."""
-    start = {**SEARCH, "input": {}}
+    start, cite = {**SEARCH, "input": {}}, {"type": "citations_delta", "citation": CITATION}
     answer, _ = read(
         begin(),
         *block(0, start, json_of('{"que'), json_of('ry": "ü"}')),
         *block(1, FOUND),
-        *block(2, {"type": "text", "text": ""}, text("It is "), text("so."), {"type": "citations_delta", "citation": CITATION}),
+        *block(2, {"type": "text", "text": ""}, text("It is "), text("so."), cite),
         *close(),
-    )  # fmt: skip
+    )
     assert answer.parts == (
         ProviderCall(id="srvtoolu_1", name="web_search", provider="anthropic", data=SEARCH),
         ProviderResult(id="srvtoolu_1", provider="anthropic", data=FOUND),
@@ -276,17 +276,23 @@ def test_a_whole_message_reads_like_a_streamed_one() -> None:
 
 junk = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(["type", "index", "delta", "content_block", "content", "message", "usage", "text", "id"]), inner
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "index", "delta", "content_block", "content", "message", "usage", "text", "id"]),
+            inner,
+        )
     ),
     max_leaves=8,
 )
 kinds = st.sampled_from(["message", "message_start", "content_block_start", "content_block_delta", "message_delta"])
 
 
-@given(st.lists(junk | st.builds(lambda kind, more: {**more, "type": kind}, kinds, st.dictionaries(
-    st.sampled_from(["index", "delta", "content_block", "content", "message", "usage"]), junk)), max_size=5))  # fmt: skip
+fields = st.sampled_from(["index", "delta", "content_block", "content", "message", "usage"])
+events_of_some_kind = st.builds(lambda kind, more: {**more, "type": kind}, kinds, st.dictionaries(fields, junk))
+
+
+@given(st.lists(junk | events_of_some_kind, max_size=5))
 def test_junk_never_raises(events: list[object]) -> None:
     """A reader is total."""
     reader = AnthropicAnswerReader()

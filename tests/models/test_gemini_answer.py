@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from heaveto.core.project import project
 from heaveto.core.request import ModelRequest, Profile, Turn
@@ -299,6 +301,36 @@ def test_an_error_in_mid_stream_is_an_error(code: int, retryable: bool) -> None:
     for event in (body, [body]):
         error = failure(said({"text": "a"}), event)
         assert (str(error), error.status, error.retryable) == ("no (WORD)", code, retryable)
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+_NAMES = (
+    "text", "thought", "thoughtSignature", "functionCall", "inlineData", "fileData", "executableCode", "toolResponse",
+)  # fmt: skip
+_CALL_FIELDS = ("name", "id", "args", "partialArgs", "willContinue")
+calls = st.dictionaries(st.sampled_from(_CALL_FIELDS), junk | st.lists(st.just({"jsonPath": "$.a", "stringValue": 1})))
+some_parts = st.lists(st.dictionaries(st.sampled_from(_NAMES), junk | calls, max_size=3) | junk, max_size=3)
+candidates = st.fixed_dictionaries(
+    {"content": st.fixed_dictionaries({"parts": some_parts}) | junk}, optional={"finishReason": junk | st.just("STOP")}
+)
+bodies = st.fixed_dictionaries(
+    {"candidates": st.lists(candidates, max_size=2) | junk},
+    optional={"usageMetadata": junk | st.just({"promptTokenCount": 1}), "promptFeedback": junk, "error": junk},
+)
+
+
+@given(st.lists(bodies | junk, max_size=4))
+def test_junk_raises_nothing_but_a_model_error(events: list[object]) -> None:
+    """A reader is total, and so are the parts that come of it on their way back (P1)."""
+    try:
+        answer = read(*events)
+    except ModelError:
+        return
+    gemini.encode(ModelRequest(turns=[_user(), Turn("model", answer.parts), _user()]))
 
 
 def _user() -> Turn:

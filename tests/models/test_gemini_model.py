@@ -276,6 +276,22 @@ async def test_a_stop_in_mid_stream_closes_the_socket(way: str) -> None:
         await model.aclose()
 
 
+async def test_googles_own_stream_leaves_the_socket_open_when_it_is_closed() -> None:
+    """Why the SDK does not receive our answers: if this fails, it has become better."""
+    import httpx
+    from google import genai
+
+    async with RawServer([HEAD, event(said({"text": "Hel"})), "hang"]) as server, httpx.AsyncClient() as http:
+        options: Any = {"base_url": server.url, "httpx_async_client": http}
+        client = genai.Client(api_key="k", http_options=options)
+        stream: Any = await client.aio.models.generate_content_stream(model="gemini-3-pro", contents="hi")
+        await anext(stream)
+        await stream.aclose()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(server.closed.get(), 0.2)
+        client.close()
+
+
 async def test_a_stop_while_the_server_does_not_even_accept_closes_the_socket() -> None:
     """The connection was made by the kernel, the request waits in its queue (F51)."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -320,6 +336,32 @@ async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
         await ask(model)
         assert server.connections == 1
         await model.aclose()
+
+
+async def test_settings_and_tools_of_gemini_itself_stand_beside_ours() -> None:
+    """Thoughts are asked for in its own words, and its own tools need no function."""
+    extra = {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}, "toolConfig": {"own": True}}
+    generation = Generation(temperature=0.5, tool_choice="required", extra=extra)
+    async with RawServer(events(DONE), events(DONE)) as server:
+        model = connect(server, provider_tools=[{"googleSearch": {}}])
+        await ask(model, ModelRequest(turns=ASK.turns, tools=ASK.tools, generation=generation))
+        await ask(model, ModelRequest(turns=ASK.turns))
+        await model.aclose()
+    ours, bare = (request.body for request in server.requests)
+    assert [list(tool) for tool in ours["tools"]] == [["functionDeclarations"], ["googleSearch"]]
+    assert ours["generationConfig"] == {"temperature": 0.5, "thinkingConfig": {"includeThoughts": True}}
+    assert ours["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}, "own": True}
+    assert bare["tools"] == [{"googleSearch": {}}] and "toolConfig" not in bare
+
+
+@pytest.mark.parametrize("base_url", ["http://[", "nonsense", "ftp://x"])
+async def test_an_address_that_is_none_is_a_final_error(base_url: str) -> None:
+    """Trying again does not help."""
+    model = Gemini("gemini-3-pro", api_key="k", base_url=base_url)
+    with pytest.raises(ModelError) as error:
+        await ask(model)
+    await model.aclose()
+    assert not error.value.retryable
 
 
 async def test_requests_at_the_same_time_keep_apart() -> None:

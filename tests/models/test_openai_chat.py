@@ -288,6 +288,18 @@ async def test_an_own_client_is_used_and_left_open() -> None:
         await client.close()
 
 
+async def test_azures_client_finds_the_model_in_the_body() -> None:
+    """It makes a path of it, so it must get the body and not its bytes."""
+    from openai import AsyncAzureOpenAI
+
+    async with Emulator() as emulator:
+        client = AsyncAzureOpenAI(azure_endpoint=emulator.anthropic_url, api_key="k", api_version="v")
+        with pytest.raises(ModelError):
+            await ask(OpenAIChat("some-model", client=client))
+        await client.close()
+    assert emulator.others[0].path == "/openai/deployments/some-model/chat/completions"
+
+
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [

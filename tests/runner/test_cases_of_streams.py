@@ -32,7 +32,7 @@ def shown(items: list[Any]) -> str:
 
 
 async def test_what_readers_were_shown_is_what_is_kept_and_told(desk: MakeDesk) -> None:
-    """Behind a stop, the model is told its answer as far as it was delivered to readers, and no further (F62)."""
+    """Behind a stop, the model is told its answer as far as it was delivered to readers, and no further (P4)."""
     door = gate()
     at = desk((say("Hel"), door, say("lo")), say("ok"))
     run = await at.start()
@@ -104,7 +104,7 @@ async def test_a_reader_that_comes_later_sees_what_is_waited_for(desk: MakeDesk)
 
 
 async def test_a_stopped_stream_costs_what_the_provider_counted_so_far(desk: MakeDesk) -> None:
-    """The prompt as Gemini counted it, the answer at least by its length, and marked as an estimate (F126, F149)."""
+    """The prompt as Gemini counted it, the answer at least by its length, and marked as an estimate (F126)."""
     async with Emulator((say("word " * 40), hang(), usage(1234, 500))) as emulator:
         model = Gemini("gemini-3-pro", api_key="k", base_url=emulator.google_url)
         at = desk(agent=LlmAgent("root", model))

@@ -172,6 +172,7 @@ ACCEPTED = {
     "A7 200 characters": body(USER, assistant(use("a", name="n" * 200)), user(result("a"))),
     "A11 empty without error": body(USER, assistant(use("a")), user(result("a", content=""))),
     "A17 answered": body(USER, assistant(SERVER_USE, SERVER_RESULT, TEXT), USER),
+    "A12 a paused turn": body(USER, assistant(TEXT, SERVER_USE), tools=[SEARCH]),
     "A17 only results after it": body(USER, assistant(SERVER_USE, use("a")), user(result("a")), tools=[SEARCH]),
     "A14 after a result": body(
         USER,

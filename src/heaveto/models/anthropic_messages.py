@@ -18,7 +18,7 @@ from heaveto.events.contents import Json
 from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model, PauseChunk
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import SdkClient, is_retryable, mapped, model_error, priced_chunk
+from heaveto.models.sdk import SdkClient, as_json, is_retryable, mapped, model_error, priced_chunk
 from heaveto.models.wire.anthropic import DEFAULT_MAX_TOKENS, AnthropicEncoder, CacheTime, continued
 from heaveto.models.wire.anthropic_answer import AnthropicAnswerReader
 
@@ -167,12 +167,19 @@ async def _answer(
     from anthropic import AsyncStream
 
     if not stream:
-        yield _only(await client.post(_PATH, body=body, cast_to=object))
+        yield _only(await client.post(_PATH, cast_to=object, **_sent(client, body)))
         return
-    body = {**body, "stream": True}
-    events = await client.post(_PATH, body=body, cast_to=object, stream=True, stream_cls=AsyncStream[object])
+    asked = _sent(client, {**body, "stream": True})
+    events = await client.post(_PATH, cast_to=object, stream=True, stream_cls=AsyncStream[object], **asked)
     async with events:
         yield aiter(events)
+
+
+def _sent(client: AnthropicClient, body: dict[str, Any]) -> dict[str, Any]:
+    """The clients of Bedrock and Vertex make a path of the body's model."""
+    import anthropic
+
+    return as_json(body) if isinstance(client, anthropic.AsyncAnthropic) else {"body": body}
 
 
 async def _only(event: object) -> AsyncIterator[object]:

@@ -127,7 +127,7 @@ class Assembler:
             case EndChunk():
                 self._end = chunk
             case PauseChunk():
-                self._open = None  # a new request follows: nothing goes on in it
+                self._pause()
             case _:
                 assert_never(chunk)
 
@@ -147,6 +147,12 @@ class Assembler:
         twice in this answer, with the same id, name and arguments, is one call (F19).
         """
         return Assembled(self._parts(cut=self._end is None or self._end.cut), self._end, self._usage)
+
+    def _pause(self) -> None:
+        """A further request follows: nothing goes on in it, and nobody has counted it yet."""
+        self._open = None
+        if self._usage is not None:
+            self._usage = msgspec.structs.replace(self._usage, estimated=True)
 
     def _feed_streamed(self, text: str, *, is_thought: bool) -> None:
         if not text:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ import msgspec
 from heaveto.clock import Clock, SystemClock
 from heaveto.core.request import ModelRequest, Profile
 from heaveto.errors import ConfigError, MissingExtraError, ModelError
+from heaveto.events.contents import Json
 from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
 from heaveto.models.prices import Prices
@@ -65,6 +66,7 @@ class Gemini(Model):
         timeout_seconds: how long one read may take, 600 by default.
         stream: whether to ask for a stream. Both ways can be stopped at any moment.
         signatures: whether the model insists on thought signatures (G10); by default by its name, from Gemini 3 on.
+        provider_tools: declarations of tools that the provider executes, such as ``{"googleSearch": {}}``.
         provider: the family under which provider data is kept. The signatures of AI Studio are refused by Vertex AI and
             the other way round (G12): name another family for one of them where sessions move between both.
     """
@@ -83,6 +85,7 @@ class Gemini(Model):
         timeout_seconds: float | None = None,
         stream: bool = True,
         signatures: bool | None = None,
+        provider_tools: Sequence[dict[str, Json]] = (),
         provider: str = "gemini",
         clock: Clock | None = None,
     ) -> None:
@@ -93,7 +96,7 @@ class Gemini(Model):
         self._prices, self._stream = prices, stream
         self._clock = clock or SystemClock()
         signed = wants_signatures(model) if signatures is None else signatures
-        self._encoder = GeminiEncoder(provider=provider, signatures=signed)
+        self._encoder = GeminiEncoder(provider=provider, signatures=signed, provider_tools=provider_tools)
         self._sdk = SdkClient(self._connect, _closed_sdk)
         self._http = SdkClient(self._open_http, lambda made: made.aclose(), http)
 
@@ -148,7 +151,7 @@ class Gemini(Model):
             from google import genai
         except ImportError:
             raise MissingExtraError("google", "Gemini") from None
-        options = self._sdk_options(httpx.AsyncClient(transport=_recorder()))
+        options = self._sdk_options(httpx.AsyncClient(transport=_recorder(), trust_env=False))
         words = ""
         try:
             return genai.Client(**options)
@@ -225,10 +228,11 @@ async def _head(sdk: genai.Client, model: str) -> httpx.Request:
 
 
 def _preparing() -> tuple[type[Exception], ...]:
-    """What the SDK raises while it writes a request: for want of a key, of credentials, or of a valid name."""
+    """What the SDK raises while it writes a request: for want of a key, of credentials, of a valid name or address."""
+    import httpx
     from google.auth.exceptions import GoogleAuthError
 
-    return (GoogleAuthError, ValueError)
+    return (GoogleAuthError, ValueError, httpx.InvalidURL)
 
 
 async def _closed_sdk(client: genai.Client) -> None:

@@ -14,12 +14,12 @@ from typing import Any, cast
 
 from heaveto.clock import Clock, SystemClock
 from heaveto.core.request import ModelRequest, Profile
-from heaveto.errors import MissingExtraError
+from heaveto.errors import MissingExtraError, ModelError
 from heaveto.events.contents import Json
 from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import mapped, model_error, priced_chunk
+from heaveto.models.sdk import is_retryable, mapped, model_error, priced_chunk
 from heaveto.models.wire.openai_chat import OpenAIChatEncoder
 from heaveto.models.wire.openai_chat_answer import ChatAnswerReader
 
@@ -33,6 +33,8 @@ class LiteLLM(Model):
 
     - That a stop closes the socket. It does for the providers that were measured, OpenAI, Anthropic and Gemini, in
       mid-stream and before the answer; a hundred others were not, and LiteLLM hides an error of closing.
+    - That `aclose` closes connections: LiteLLM keeps them for the process.
+    - That an error has the status that the server gave: a refused connection has one of 500, for example.
     - That provider data goes back as it came: signatures, encrypted reasoning and blocks of the provider's own pass
       through two translations. Thinking is not sent back at all.
     - That requests are sent as they were encoded. ``litellm.modify_params``, which rewrites and deletes messages in
@@ -111,6 +113,14 @@ def _imported() -> ModuleType:
 def _mapped(clock: Clock, reader: ChatAnswerReader) -> Generator[None, None, None]:
     import openai
 
-    # LiteLLM's errors are kinds of OpenAI's.
-    with mapped((openai.OpenAIError,), lambda error: model_error(error, openai, clock), reader):
+    with mapped((openai.OpenAIError,), lambda error: _model_error(error, openai, clock), reader):
         yield
+
+
+def _model_error(error: Exception, openai: ModuleType, clock: Clock) -> ModelError:
+    """LiteLLM's errors are kinds of OpenAI's; one is a rest that has a status, as none of OpenAI's rest has."""
+    made = model_error(error, openai, clock)
+    status = getattr(error, "status_code", None)
+    if made.status is not None or isinstance(error, openai.APIConnectionError) or not isinstance(status, int):
+        return made
+    return ModelError(str(error), status=status, retryable=is_retryable(status), body=made.body)

@@ -16,7 +16,7 @@ from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
 from heaveto.models.openai_sdk import openai_client, openai_errors
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import priced_chunk
+from heaveto.models.sdk import as_json, priced_chunk
 from heaveto.models.wire.openai_chat import OpenAIChatEncoder
 from heaveto.models.wire.openai_chat_answer import ChatAnswerReader
 
@@ -80,7 +80,7 @@ class OpenAIChat(Model):
                         for chunk in reader.feed(event):
                             yield priced_chunk(self, chunk)
             else:
-                answer: object = await client.post(_PATH, body=body, cast_to=object)
+                answer: object = await client.post(_PATH, cast_to=object, **_sent(client, body))
                 for chunk in reader.feed(answer):
                     yield priced_chunk(self, chunk)
         for chunk in reader.end():
@@ -100,7 +100,14 @@ async def _opened(client: AsyncOpenAI, body: dict[str, Any]) -> AsyncGenerator[A
     """Ask for a stream, and close its socket on every way out."""
     from openai import AsyncStream
 
-    body = {"stream_options": {"include_usage": True}, **body, "stream": True}
-    stream = await client.post(_PATH, body=body, cast_to=object, stream=True, stream_cls=AsyncStream[object])
+    asked = _sent(client, {"stream_options": {"include_usage": True}, **body, "stream": True})
+    stream = await client.post(_PATH, cast_to=object, stream=True, stream_cls=AsyncStream[object], **asked)
     async with stream:
         yield stream
+
+
+def _sent(client: AsyncOpenAI, body: dict[str, Any]) -> dict[str, Any]:
+    """Azure's client makes a path of the body's model."""
+    import openai
+
+    return {"body": body} if isinstance(client, openai.AsyncAzureOpenAI) else as_json(body)

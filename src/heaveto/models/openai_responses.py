@@ -21,7 +21,7 @@ from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
 from heaveto.models.openai_sdk import openai_client, openai_errors
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import priced_chunk
+from heaveto.models.sdk import as_json, priced_chunk
 from heaveto.models.wire.openai_responses import OpenAIResponsesEncoder
 from heaveto.models.wire.openai_responses_answer import ResponsesAnswerReader
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("heaveto")
 
 _PATH = "/responses"
-_JSON = {"Content-Type": "application/json"}
 _OURS = ("input", "model", "stream", "store", "previous_response_id", "conversation", "background")
 """What `Generation.extra` must not set: it would be another conversation than the log, or one that no stop reaches."""
 _REASONING = "reasoning.encrypted_content"
@@ -167,7 +166,7 @@ class OpenAIResponses(Model):
                         if reader.failure is not None:
                             break
             else:
-                answer: object = await client.post(_PATH, content=body, cast_to=object, options={"headers": _JSON})
+                answer: object = await client.post(_PATH, cast_to=object, **as_json(body))
                 for chunk in reader.feed(answer):
                     yield chunk
         if reader.failure is not None:
@@ -196,8 +195,7 @@ async def _opened(client: AsyncOpenAI, body: bytes) -> AsyncGenerator[AsyncStrea
     """Ask for a stream, and close its socket on every way out."""
     from openai import AsyncStream
 
-    stream = await client.post(
-        _PATH, content=body, cast_to=object, options={"headers": _JSON}, stream=True, stream_cls=AsyncStream[object]
-    )
+    asked = as_json(body)
+    stream = await client.post(_PATH, cast_to=object, stream=True, stream_cls=AsyncStream[object], **asked)
     async with stream:
         yield stream

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, assert_never, cast
 
-from heaveto.core.request import Generation, ModelRequest, Turn
+from heaveto.core.request import ModelRequest, Turn
 from heaveto.events.contents import (
     Blob,
     FileRef,
@@ -44,10 +45,14 @@ class GeminiEncoder:
 
     A part that this provider made goes back as it came: in its place, with everything that it carried (F26, F27), ids
     included, which are free here (G14). Unsigned thoughts are for display and stay out.
+
+    `provider_tools` are declared beside the functions.
     """
 
-    def __init__(self, *, provider: str = "gemini", signatures: bool = True) -> None:
-        self._provider, self._signatures = provider, signatures
+    def __init__(
+        self, *, provider: str = "gemini", signatures: bool = True, provider_tools: Sequence[dict[str, Json]] = ()
+    ) -> None:
+        self._provider, self._signatures, self._provider_tools = provider, signatures, list(provider_tools)
         self._memory = TurnMemory(self._encode_turn)
 
     def encode(self, request: ModelRequest) -> dict[str, Any]:
@@ -60,7 +65,8 @@ class GeminiEncoder:
         body: dict[str, Any] = {"contents": contents or [{"role": "user", "parts": [_NOTHING]}]}
         if sendable_text(request.instruction):
             body["systemInstruction"] = {"parts": [{"text": request.instruction}]}
-        return {**body, **_tools(request), **_settings(request.generation)}
+        tools = [*_functions(request), *self._provider_tools]
+        return {**body, **({"tools": tools} if tools else {}), **_settings(request)}
 
     def _encode_turn(self, turn: Turn) -> list[Content]:
         match turn.role:
@@ -167,20 +173,16 @@ def _object(response: dict[str, Json]) -> dict[str, Json]:
     return {"output": text} if '"$ref"' in text else response
 
 
-def _tools(request: ModelRequest) -> dict[str, Any]:
-    if not request.tools:
-        return {}
+def _functions(request: ModelRequest) -> list[dict[str, Any]]:
     tools = [
         {"name": gemini_name(tool.name), "description": tool.description, "parametersJsonSchema": tool.parameters}
         for tool in request.tools
     ]
-    body: dict[str, Any] = {"tools": [{"functionDeclarations": tools}]}
-    if request.generation.tool_choice is not None:
-        body["toolConfig"] = {"functionCallingConfig": {"mode": _CHOICES[request.generation.tool_choice]}}
-    return body
+    return [{"functionDeclarations": tools}] if tools else []
 
 
-def _settings(generation: Generation) -> dict[str, Any]:
+def _settings(request: ModelRequest) -> dict[str, Any]:
+    generation = request.generation
     settings = {
         "temperature": generation.temperature,
         "topP": generation.top_p,
@@ -191,4 +193,6 @@ def _settings(generation: Generation) -> dict[str, Any]:
         "responseJsonSchema": generation.output_schema,
     }
     config = {name: value for name, value in settings.items() if value is not None}
-    return with_extra({"generationConfig": config or None}, generation.extra)
+    choice = generation.tool_choice if request.tools else None
+    mode = None if choice is None else {"functionCallingConfig": {"mode": _CHOICES[choice]}}
+    return with_extra({"generationConfig": config or None, "toolConfig": mode}, generation.extra)

@@ -137,7 +137,6 @@ class OpenAIResponsesEncoder:
             return {**call, "input": str(part.args.get("input", ""))}
         return {**call, "type": "function_call", "arguments": json_text(part.args)}
 
-
     def _tools(self, request: ModelRequest) -> dict[str, Any]:
         tools = [*(_tool(tool) for tool in request.tools), *self._provider_tools]
         if not tools:

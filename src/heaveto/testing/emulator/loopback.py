@@ -37,8 +37,10 @@ class Connections:
 
     @contextlib.contextmanager
     def watched(self, client: Address, callback: Callable[[], None]) -> Generator[None, None, None]:
-        """Call back if the socket closes while this context is open."""
+        """Call back if the socket closes while this context is open, or has closed before."""
         self._watchers[client] = callback
+        if client not in self._open:
+            self.lost(client)
         try:
             yield
         finally:

@@ -82,7 +82,7 @@ class GeminiAnswer(Answer):
     """One answer: parts, some of them signed. Calls come whole, and the first one of an answer is always signed.
 
     A script's signed thought signs the part behind it, as Gemini does. A call whose arguments are no JSON object is not
-    made at all; the answer ends as MALFORMED_FUNCTION_CALL.
+    made at all; the answer ends as MALFORMED_FUNCTION_CALL, unless a limit cut it.
     """
 
     def __init__(self, opening: Opening, *, is_array: bool) -> None:
@@ -126,7 +126,9 @@ class GeminiAnswer(Answer):
 
     def _end(self, chunk: EndChunk) -> list[bytes]:
         self._reason = reason_word(chunk.reason, _REASONS, cut=chunk.cut)
-        if self._malformed:
+        if chunk.cut:
+            self._malformed = ""  # the limit cut the call: nothing is told of it
+        elif self._malformed:
             self._reason = "MALFORMED_FUNCTION_CALL"
         last = self._signed({"text": ""})
         if self._parts and "thoughtSignature" in last:
