@@ -215,3 +215,23 @@ async def test_a_cut_leaves_the_answer_without_an_end() -> None:
             async for _ in await api.messages.create(**ASK, stream=True):
                 pass
         assert emulator.exchanges[0].completed_at is None
+
+
+async def test_thoughts_must_come_back_as_they_were() -> None:
+    """With strict signatures a changed thought is refused, also one that was only streamed in part (A15, F27)."""
+    steps = ((think("Hm.", chunks=2), call("a"), cut()), say("Done."))
+    async with Emulator(*steps, strict_signatures=True) as emulator, client(emulator) as api:
+        with pytest.raises(httpx2.RemoteProtocolError):
+            async for event in await api.messages.create(**ASK, stream=True):
+                if event.type == "content_block_delta" and event.delta.type == "signature_delta":
+                    signature = event.delta.signature
+        use = {"type": "tool_use", "id": "toolu_1", "name": "a", "input": {}}
+        result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "1"}]}
+
+        def history(text: str) -> dict[str, Any]:
+            thought = {"type": "thinking", "thinking": text, "signature": signature}
+            return {**ASK, "messages": [*ASK["messages"], {"role": "assistant", "content": [thought, use]}, result]}
+
+        with pytest.raises(anthropic.BadRequestError, match=r"signature|thinking"):
+            await api.messages.create(**history("Hum."))
+        assert (await api.messages.create(**history("Hm."))).stop_reason == "end_turn"

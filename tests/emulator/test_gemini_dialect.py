@@ -165,3 +165,19 @@ def test_vertex_paths_are_known() -> None:
             answer = json.loads(response.read())
     assert answer["candidates"][0]["content"] == {"parts": [{"text": "Hello"}], "role": "model"}
     assert (answer["modelVersion"], thread.emulator.exchanges[0].api) == ("gemini-any", "gemini")
+
+
+async def test_signatures_must_be_those_that_were_given() -> None:
+    """With strict signatures one that this model has not given is refused (G12)."""
+    async with Emulator(call("a"), say("ok"), strict_signatures=True) as emulator, client(emulator) as api:
+        made = parts(await answers(api, stream=True))[0]
+        result = types.Part(function_response=types.FunctionResponse(name="a", response={}))
+        for signature, is_taken in ((b"foreign", False), (made.thought_signature, True)):
+            signed = made.model_copy(update={"thought_signature": signature})
+            contents = [types.Content(role="user", parts=[types.Part(text="hi")])]
+            contents += [types.Content(role="model", parts=[signed]), types.Content(role="user", parts=[result])]
+            if is_taken:
+                assert (await answers(api, stream=False, contents=contents))[0].text == "ok"
+            else:
+                with pytest.raises(errors.ClientError, match="signature"):
+                    await answers(api, stream=False, contents=contents)

@@ -55,7 +55,7 @@ async def ask(model: OpenAIChat, request: ModelRequest = ASK) -> Assembled:
 
 
 def connect(emulator: Emulator, **options: Any) -> OpenAIChat:
-    return OpenAIChat("m", base_url=emulator.base_url, **options)
+    return OpenAIChat("m", base_url=emulator.openai_url, **options)
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -277,7 +277,7 @@ async def test_an_own_client_is_used_and_left_open() -> None:
     from openai import AsyncOpenAI
 
     async with Emulator(fault(status=500), say("a")) as emulator:
-        client = AsyncOpenAI(api_key="k", base_url=emulator.base_url, max_retries=5)
+        client = AsyncOpenAI(api_key="k", base_url=emulator.openai_url, max_retries=5)
         model = OpenAIChat("m", client=client)
         with pytest.raises(ModelError):
             await ask(model)

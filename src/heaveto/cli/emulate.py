@@ -101,10 +101,12 @@ def _end(exchange: Exchange) -> str:
     if broken is not None:
         doubt = " (unconfirmed)" if broken.unconfirmed else ""
         return click.style(f"✗ {broken}{doubt}", fg="red")
-    size = f"{exchange.bytes_sent} bytes in {_seconds(exchange):.2f} s"
+    seconds = _seconds(exchange)
+    size = f"{exchange.bytes_sent} bytes in " + (f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms")
     if exchange.completed_at is None:
         return click.style(f"closed after {size}", fg="yellow")
-    return click.style(f"✓ {size}", fg="green" if exchange.status == HTTPStatus.OK else "yellow")
+    is_good = exchange.status == HTTPStatus.OK
+    return click.style(f"{'✓' if is_good else '✗'} {size}", fg="green" if is_good else "yellow")
 
 
 def _seconds(exchange: Exchange) -> float:

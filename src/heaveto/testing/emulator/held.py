@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -82,7 +82,7 @@ class HeldResponses:
             if item.get("type") != "item_reference":
                 found.append(item)
                 continue
-            known = self._item(str(item.get("id")))
+            known = next((kept for kept in self._all_items() if kept.get("id") == item.get("id")), None)
             if known is None:
                 words = (
                     f"Item with id '{item.get('id')}' not found. Items are not persisted when `store` is set to false. "
@@ -176,9 +176,15 @@ class HeldResponses:
         found = self.conversations.get(name)
         return (200, _page(found.items, order)) if found is not None else (404, _no("Conversation", name))
 
-    def _item(self, item_id: str) -> Item | None:
-        pools = [stored.items for stored in self.stored.values()] + [kept.items for kept in self.conversations.values()]
-        return next((item for pool in pools for item in pool if item.get("id") == item_id), None)
+    def item_ids(self) -> set[str]:
+        """Return the ids of all items that are stored."""
+        return {str(item.get("id")) for item in self._all_items()}
+
+    def _all_items(self) -> Iterator[Item]:
+        for stored in self.stored.values():
+            yield from stored.items
+        for kept in self.conversations.values():
+            yield from kept.items
 
     def _with_id(self, item: Item) -> Item:
         kind = item.get("type") or "message"

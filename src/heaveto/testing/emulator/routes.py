@@ -62,7 +62,9 @@ class Routes:
         models: Collection[str] | None,
         held: HeldResponses,
         *,
+        chat: str,
         strict_unconfirmed: bool,
+        strict_signatures: bool,
         call_ids: bool,
     ) -> None:
         def options(api: str) -> dict[str, Any]:
@@ -70,11 +72,11 @@ class Routes:
 
         self._models = sorted(models) if models is not None else ["emulated"]
         self._any_model = models is None
-        self._chat = OpenAIChatDialect(options("openai"))
+        self._chat = OpenAIChatDialect(options(chat), chat)
         self._responses = OpenAIResponsesDialect(options("openai-responses"), held)
         self._held = held
-        self._anthropic = AnthropicDialect(options("anthropic"))
-        self._gemini = GeminiDialect(options("gemini"), call_ids=call_ids)
+        self._anthropic = AnthropicDialect(options("anthropic"), strict_signatures=strict_signatures)
+        self._gemini = GeminiDialect(options("gemini"), call_ids=call_ids, strict_signatures=strict_signatures)
         self._table: list[tuple[str, re.Pattern[str], _Find]] = [
             (method, re.compile(pattern), find) for method, pattern, find in [*self._paths(), *self._held_paths()]
         ]

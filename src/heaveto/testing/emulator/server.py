@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from heaveto.clock import Clock, SystemClock
-from heaveto.core.validate import Violation
+from heaveto.core.validate import Violation, validate
 from heaveto.errors import MissingExtraError
 from heaveto.testing.emulator.background import BackgroundJob
 from heaveto.testing.emulator.caching import PromptCache
@@ -22,7 +22,7 @@ from heaveto.testing.emulator.held import HeldResponses
 from heaveto.testing.emulator.playing import Performance, cost
 from heaveto.testing.emulator.reply import Message, Reply, Send
 from heaveto.testing.emulator.routes import Follow, Generate, Look, Route, Routes
-from heaveto.testing.script import Action, Script, Step
+from heaveto.testing.script import Action, Cut, Script, Step
 
 if TYPE_CHECKING:
     from heaveto.testing.emulator.loopback import Address, LoopbackServer
@@ -42,6 +42,9 @@ class Emulator:
         steps: one per accepted request, whichever API it came by.
         strict: a request beyond the script is refused with status 400; if false, the last step is repeated.
         strict_unconfirmed: apply also the rules that no public report confirms.
+        strict_signatures: refuse thoughts and signatures that this emulator has not given: they must come back as
+            they were (A15, G12).
+        chat: whose rules Chat has: ``openai``, ``deepseek``, ``kimi``, ``qwen``, ``minimax`` or ``mistral``.
         early_headers: send the head of a stream, and what its API sends before any content, at once; not with the
             first chunk.
         clock: what `delay` waits on.
@@ -51,6 +54,10 @@ class Emulator:
         gemini_call_ids: give Gemini's function calls ids, as Vertex does not.
         port: the port; by default a free one.
         on_over: called with each exchange, of any path, when it is over.
+
+    Raises:
+        UnknownFormatError: `rules` or `chat` name no format.
+        TypeError: `rules` have an option that the validator does not know.
 
     Attributes:
         exchanges: the requests for answers so far, also those that were refused.
@@ -62,6 +69,8 @@ class Emulator:
         *steps: Step,
         strict: bool = True,
         strict_unconfirmed: bool = False,
+        strict_signatures: bool = False,
+        chat: str = "openai",
         early_headers: bool = False,
         clock: Clock | None = None,
         rules: Mapping[str, Mapping[str, Any]] | None = None,
@@ -71,6 +80,9 @@ class Emulator:
         port: int = 0,
         on_over: Callable[[Exchange], None] | None = None,
     ) -> None:
+        options = dict(rules or {})
+        for api in (chat, *options):
+            validate({}, api, **options.get(api, {}))  # names what is wrong with them now, not in an answer
         self.exchanges: list[Exchange] = []
         self.others: list[Exchange] = []
         self._script = Script(steps, strict=strict)
@@ -80,8 +92,10 @@ class Emulator:
         self._held = HeldResponses(self._clock.time)
         self._jobs: list[BackgroundJob] = []
         self._routes = Routes(
-            rules or {}, models, self._held, strict_unconfirmed=strict_unconfirmed, call_ids=gemini_call_ids
-        )
+            rules or {}, models, self._held, chat=chat, strict_unconfirmed=strict_unconfirmed,
+            strict_signatures=strict_signatures, call_ids=gemini_call_ids,
+        )  # fmt: skip
+        self._broken: BaseException | None = None
         self._arrivals = asyncio.Condition()
         self._server: LoopbackServer | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -115,7 +129,9 @@ class Emulator:
         return self.exchanges[number]
 
     def assert_done(self) -> None:
-        """Raise AssertionError if a request was refused, or if steps are left over."""
+        """Raise AssertionError if a request was refused, a step failed by itself, or steps are left over."""
+        if self._broken is not None:
+            raise AssertionError(f"a step of the script raised {self._broken!r}") from self._broken
         for place, exchange in enumerate(self.exchanges):
             assert exchange.violation is None, f"request {place} broke {exchange.violation}"
         assert not self._script.left, f"these steps were not asked for: {self._script.left}"
@@ -167,6 +183,7 @@ class Emulator:
         if self._on_over is not None:
             self._on_over(exchange)
         if not player.cancelled():
+            self._broken = self._broken or player.exception()
             player.result()
 
     async def _note(self, exchange: Exchange, *, is_model_request: bool) -> None:
@@ -219,6 +236,9 @@ class Emulator:
         self._jobs.append(job)
         first = answer.whole()
         job.start()
+        for action in actions:
+            if isinstance(action, Cut) and action.counts_bytes:
+                reply.limit(action)
         if asked.body.get("stream"):
             await job.follow(reply, after=-1)
         else:

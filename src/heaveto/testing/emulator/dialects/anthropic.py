@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -46,14 +47,20 @@ class AnthropicDialect(Dialect):
 
     api = "anthropic"
 
+    def __init__(self, rules: Mapping[str, Any], *, strict_signatures: bool) -> None:
+        super().__init__(rules)
+        self._issued: dict[str, str] = {}
+        self._strict_signatures = strict_signatures
+
     def violation(self, asked: Asked) -> Violation | None:
         for name in _REQUIRED:
             if name not in asked.body:
                 return Violation("schema", 400, self.error(400, f"{name}: Field required"))
-        return anthropic.validate(asked.body, **self.rules)
+        issued: dict[str, Any] = {"issued_thinking": self._issued} if self._strict_signatures else {}
+        return anthropic.validate(asked.body, **{**issued, **self.rules})
 
     def answer(self, opening: Opening) -> Answer:
-        return AnthropicAnswer(opening)
+        return AnthropicAnswer(opening, self._issued)
 
     def error(self, status: int, message: str, *, retry_after: float | None = None) -> Body:
         return anthropic_error(status, message)
@@ -75,11 +82,12 @@ class AnthropicDialect(Dialect):
 class AnthropicAnswer(Answer):
     """One message: blocks that open, grow and close, one after another.
 
-    Thinking is always signed, as the real one is: with the script's signature, or with one made here.
+    Thinking is always signed, as the real one is: with the script's signature, or with one made here. `issued` takes
+    the signatures and what they sign.
     """
 
-    def __init__(self, opening: Opening) -> None:
-        self._opening = opening
+    def __init__(self, opening: Opening, issued: dict[str, str]) -> None:
+        self._opening, self._issued = opening, issued
         self._usage = _usage(opening.usage)
         self._blocks: list[Body] = []
         self._open: Body | None = None
@@ -145,6 +153,8 @@ class AnthropicAnswer(Answer):
         for delta in _deltas(block):
             frames.append(self._delta(delta))
         self._blocks[-1] = block
+        if block["type"] == "thinking":
+            self._issued[str(block.get("signature"))] = str(block.get("thinking"))
         return [*frames, *self._close(None)]
 
     def _call(self, chunk: CallChunk) -> list[bytes]:
@@ -184,6 +194,7 @@ class AnthropicAnswer(Answer):
         block, frames = self._open, list[bytes]()
         if block["type"] == "thinking" and signature is not None:
             block["signature"] = signature or _signature(self._opening.number, len(self._blocks))
+            self._issued[block["signature"]] = block["thinking"]
             frames.append(self._delta({"type": "signature_delta", "signature": block["signature"]}))
         if self._open_call >= 0:
             block["input"] = words(self._args)

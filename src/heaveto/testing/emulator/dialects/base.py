@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -64,7 +64,7 @@ class Answer(ABC):
 class Dialect(ABC):
     """One API. `rules` are options of its validator, such as ``prefill=True``."""
 
-    api: ClassVar[str]
+    api: str
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
         self.rules = rules

@@ -29,18 +29,21 @@ class GeminiDialect(Dialect):
 
     api = "gemini"
 
-    def __init__(self, rules: Mapping[str, Any], *, call_ids: bool) -> None:
+    def __init__(self, rules: Mapping[str, Any], *, call_ids: bool, strict_signatures: bool) -> None:
         super().__init__(rules)
-        self._call_ids = call_ids
+        self._issued: set[str] = set()
+        self._call_ids, self._strict_signatures = call_ids, strict_signatures
 
     def violation(self, asked: Asked) -> Violation | None:
         if not asked.body.get("contents"):
             words = "* GenerateContentRequest.contents: contents is not specified\n"
             return Violation("schema", 400, gemini_error(400, words))
-        return gemini.validate(asked.body, **self.rules)
+        issued: dict[str, Any] = {"issued_signatures": self._issued} if self._strict_signatures else {}
+        return gemini.validate(asked.body, **{**issued, **self.rules})
 
     def answer(self, opening: Opening) -> Answer:
-        return GeminiAnswer(opening, is_array=self.is_stream(opening.asked) and not _is_events(opening.asked))
+        is_array = self.is_stream(opening.asked) and not _is_events(opening.asked)
+        return GeminiAnswer(opening, self._issued, is_array=is_array)
 
     def error(self, status: int, message: str, *, retry_after: float | None = None) -> Body:
         return gemini_error(status, message, retry_after=retry_after)
@@ -85,8 +88,8 @@ class GeminiAnswer(Answer):
     made at all; the answer ends as MALFORMED_FUNCTION_CALL, unless a limit cut it.
     """
 
-    def __init__(self, opening: Opening, *, is_array: bool) -> None:
-        self._opening, self._is_array = opening, is_array
+    def __init__(self, opening: Opening, issued: set[str], *, is_array: bool) -> None:
+        self._opening, self._issued, self._is_array = opening, issued, is_array
         self._parts: list[Body] = []
         self._call: CallChunk | None = None
         self._signature = ""
@@ -133,6 +136,7 @@ class GeminiAnswer(Answer):
         last = self._signed({"text": ""})
         if self._parts and "thoughtSignature" in last:
             self._parts.append(last)
+            self._issued.add(last["thoughtSignature"])
         candidate: Body = {"content": {"parts": [last], "role": "model"}, "index": 0}
         return [self._frame(self._response(candidate, self._reason)), *self._closing()]
 
@@ -161,6 +165,8 @@ class GeminiAnswer(Answer):
 
     def _said(self, part: Body, *, may_sign: bool = True) -> bytes:
         part = self._signed(part) if may_sign else part
+        if "thoughtSignature" in part:
+            self._issued.add(part["thoughtSignature"])
         self._parts.append(part)
         return self._frame(self._response({"content": {"parts": [part], "role": "model"}, "index": 0}, None))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
-from heaveto.core.validate import Violation, openai_chat
+from heaveto.core.validate import Violation, validate
 from heaveto.errors import ModelError
 from heaveto.events.contents import Json, Text
 from heaveto.events.records import Usage
@@ -17,12 +18,14 @@ _REASONS = {"stop": "stop", "tool_calls": "tool_calls", "length": "length", "con
 
 
 class OpenAIChatDialect(Dialect):
-    """POST /v1/chat/completions."""
+    """POST /v1/chat/completions, of OpenAI or of a server that has its own rules for it, such as ``deepseek``."""
 
-    api = "openai"
+    def __init__(self, rules: Mapping[str, Any], server: str) -> None:
+        super().__init__(rules)
+        self.api = server
 
     def violation(self, asked: Asked) -> Violation | None:
-        return openai_chat.validate(asked.body, **self.rules)
+        return validate(asked.body, self.api, **self.rules)
 
     def answer(self, opening: Opening) -> Answer:
         return ChatAnswer(opening)

@@ -34,13 +34,9 @@ class OpenAIResponsesDialect(Dialect):
         sent = self.held.resolved(input_items(body))
         if isinstance(sent, Violation):
             return sent
-        alone: Body = {**body, "input": sent}
-        if before:
-            broken = openai_responses.validate({**alone, "previous_response_id": "resp_held"}, **self.rules)
-            if broken is not None and broken.rule != "R3":  # the call may be in what is held
-                return broken
-        held = {key: value for key, value in alone.items() if key not in ("previous_response_id", "conversation")}
-        return openai_responses.validate({**held, "input": [*before, *sent]}, **self.rules)
+        return openai_responses.validate(
+            {**body, "input": sent}, chain=before, known_items=self.held.item_ids(), **self.rules
+        )
 
     def answer(self, opening: Opening) -> Answer:
         return ResponsesAnswer(opening)
