@@ -32,7 +32,9 @@ ANSWERS: dict[str, dict[str, Any]] = {
         "id": "m", "type": "message", "role": "assistant", "model": "m", "content": [{"type": "text", "text": "ok"}],
         "stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1},
     },
-    ":generateContent": {"candidates": [{"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}]},
+    ":generateContent": {
+        "candidates": [{"content": {"role": "model", "parts": [{"text": "ok"}]}, "finishReason": "STOP"}]
+    },
 }  # fmt: skip
 
 

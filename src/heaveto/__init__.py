@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from heaveto.models.anthropic_messages import AnthropicMessages
     from heaveto.models.base import Model
     from heaveto.models.gemini import Gemini
+    from heaveto.models.held_calls import settle_held_calls
     from heaveto.models.litellm import LiteLLM
     from heaveto.models.openai_chat import OpenAIChat
     from heaveto.models.openai_responses import OpenAIResponses
@@ -112,6 +113,7 @@ _HOMES = {
     "heaveto.models.anthropic_messages": ("AnthropicMessages",),
     "heaveto.models.base": ("Model",),
     "heaveto.models.gemini": ("Gemini",),
+    "heaveto.models.held_calls": ("settle_held_calls",),
     "heaveto.models.litellm": ("LiteLLM",),
     "heaveto.models.openai_chat": ("OpenAIChat",),
     "heaveto.models.openai_responses": ("OpenAIResponses",),
@@ -145,7 +147,7 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "StoreArtifacts", "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
     "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction",
     "Confirmation", "Hold", "ClientTool", "LongRunningFunctionTool", "RequestInputTool",
-    "Violation", "validate", "Gemini", "LiteLLM", "AnthropicMessages",
+    "Violation", "validate", "Gemini", "LiteLLM", "AnthropicMessages", "settle_held_calls",
 ]  # fmt: skip
 
 

@@ -14,17 +14,19 @@ from heaveto.agents.llm import LlmAgent
 from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn
 from heaveto.errors import MissingExtraError, ModelError
 from heaveto.events.contents import FunctionCall, FunctionResponse, ProviderCall, ProviderResult, Text, Thought
-from heaveto.events.records import Message, RunEnded, Usage
+from heaveto.events.records import Delta, Message, RunEnded, Usage
 from heaveto.models.anthropic_messages import AnthropicMessages
 from heaveto.models.base import PauseChunk
 from heaveto.models.prices import Prices
 from heaveto.models.wire.anthropic import AnthropicEncoder, continued
 from heaveto.models.wire.anthropic_answer import AnthropicAnswerReader
 from heaveto.runner.config import RunConfig
+from heaveto.runner.run import Run
 from heaveto.runner.runner import Runner
+from heaveto.stores.memory import MemoryStore
 from heaveto.testing.emulator import Emulator
 from heaveto.testing.model_contract import ASK, answered, ask, with_turns
-from heaveto.testing.script import call, fault, finish, gate, give, say, think, usage
+from heaveto.testing.script import call, fault, finish, gate, give, hang, say, think, usage
 
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "ü"}}
 FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"encrypted_content": "x"}]}
@@ -103,6 +105,50 @@ async def test_a_stop_in_the_continuation_leaves_a_conversation_that_goes_on() -
         await model.aclose()
     assert emulator.exchanges[1].closed_at is not None
     assert emulator.exchanges[2].body["messages"][1] == {"role": "assistant", "content": [SAID]}
+
+
+async def test_a_crash_in_the_continuation_goes_on_with_what_was_there() -> None:
+    """What had its result is kept; the call that was pending is not sent again (F22, A17)."""
+    door, first = gate(), MemoryStore()
+    begun = (SEARCHING, HAVING_FOUND, *PAUSED[:1], SEARCHING_MORE, finish("pause_turn"))
+    async with Emulator(begun, door, say("Back again."), strict_unconfirmed=True) as emulator:
+        model = connect(emulator)
+        runner = Runner(LlmAgent("root", model), store=first)
+        run = await runner.start(user_id="u", session_id="s", new_message="hi")
+        await door.reached()
+        await saved(first, run)
+        first.abandon()
+        async with Runner(LlmAgent("root", model), store=MemoryStore(first.data)) as second:
+            assert await second.recover() == [run.run_id]
+            assert await (await second.attach(run.run_id)).result() == "Back again."
+        await runner.aclose()
+        await model.aclose()
+    assert emulator.exchanges[2].body["messages"][1] == {"role": "assistant", "content": [SEARCH, FOUND, SAID]}
+    assert emulator.exchanges[2].violation is None
+
+
+async def saved(store: MemoryStore, run: Run) -> None:
+    """Wait until the draft of a run's answer is in the store."""
+    async with asyncio.timeout(5):
+        while not await store.drafts(run.session, run.run_id):  # noqa: ASYNC110 - it is saved on a timer
+            await asyncio.sleep(0.01)
+
+
+async def test_a_stopped_answer_has_its_input_exactly() -> None:
+    """The provider counted it at the start; the output is estimated from the text (F126, F149)."""
+    async with Emulator(
+        (say("word " * 80), hang(), usage(123, 1000, cached_tokens=23, cache_write_tokens=50))
+    ) as emulator:
+        prices = Prices(input=1_000_000, output=0, cached_input=0, cache_write=2_000_000)
+        model = connect(emulator, prices=prices)
+        async with Runner(LlmAgent("root", model)) as runner:
+            run = await runner.start(user_id="u", session_id="s", new_message="hi")
+            async for record in run.stream(deltas=True):
+                if isinstance(record, Delta):
+                    break
+            report = await run.cancel()
+        await model.aclose()
+    assert report.usage == Usage(123, 100, cached_tokens=23, cache_write_tokens=50, estimated=True, cost=50 + 100)
 
 
 async def test_an_error_in_the_continuation_is_not_retried_from_the_start() -> None:

@@ -29,8 +29,8 @@ from heaveto import (
     Store,
 )
 from heaveto.core.request import ModelRequest, Turn
-from heaveto.events.contents import Content, Text
-from heaveto.testing import Emulator, call, finish, hang, raw_call, say
+from heaveto.events.contents import Content, Opaque, Text
+from heaveto.testing import Emulator, call, finish, give, hang, raw_call, say
 from heaveto.testing.promises import check_promises
 
 HERE = {"user_id": "ann", "session_id": "s"}
@@ -257,3 +257,31 @@ async def test_an_answer_that_a_callback_changed_is_not_gone_on_from(bench: Make
         await at.ask(text)
     assert at.asked()[2] == ("resp_1", ["user", "assistant", "user"])
     at.emulator.assert_done()
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_a_custom_tool_is_called_with_its_text(held: bool) -> None:
+    """The function of its name gets the text, and the output has the type that such a call wants (R2)."""
+    patched: list[str] = []
+
+    def patch(input: str) -> str:
+        patched.append(input)
+        return "done"
+
+    item = {"type": "custom_tool_call", "call_id": "call_x", "name": "patch", "input": '*** "a"\n'}
+    async with Emulator(give(Opaque(provider="openai-responses", data=item)), say("ok")) as emulator:
+        tools = [{"type": "custom", "name": "patch"}]
+        model = OpenAIResponses("m", base_url=emulator.openai_url, held=held, provider_tools=tools)
+        async with Runner(LlmAgent("clerk", model, tools=[patch])) as runner:
+            run = await runner.start(new_message="go", **HERE)
+            assert await run.result() == "ok"
+        await model.aclose()
+        emulator.assert_done()
+    first, second = (exchange.body for exchange in emulator.exchanges)
+    assert (patched, first["tools"]) == ([item["input"]], tools)
+    assert second["input"][-1] == {
+        "type": "custom_tool_call_output",
+        "call_id": "call_x",
+        "output": '{"result":"done"}',
+    }
+    assert len(second["input"]) == (1 if held else 3)

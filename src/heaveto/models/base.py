@@ -86,8 +86,9 @@ class Model(ABC):
 
     `generate` is an asynchronous generator. The runtime iterates it in one task, closes it in the same task on every
     path, and cancels that task to stop: an implementation holds its connection in ``async with`` inside the generator,
-    so that closing it, before the first byte as well as in mid-stream, closes the socket (F51). It must not retry:
-    the runtime owns retries. Errors are raised as `ModelError`, with `retryable` set where trying again may help.
+    so that closing it, before the first byte as well as in mid-stream, closes the socket (F51). Nothing is read on
+    behind a stop for the sake of the true count (F149, ADR 0019). It must not retry: the runtime owns retries. Errors
+    are raised as `ModelError`, with `retryable` set where trying again may help.
     """
 
     name: str

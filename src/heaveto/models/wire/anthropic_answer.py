@@ -10,6 +10,7 @@ from heaveto.events.contents import Json, Opaque, Part, ProviderCall, ProviderRe
 from heaveto.events.records import Usage
 from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, TextChunk, ThoughtChunk, UsageChunk
 from heaveto.models.wire.fields import json_text
+from heaveto.models.wire.reading import as_count, as_object, as_text
 
 Block = dict[str, Any]
 PAUSED = "pause_turn"
@@ -53,7 +54,7 @@ class AnthropicAnswerReader:
     @property
     def container(self) -> str:
         """The id of the container in which the answer's code is executed, if there is one."""
-        return _text(_object(self._data.get("container")).get("id"))
+        return as_text(as_object(self._data.get("container")).get("id"))
 
     def go_on(self) -> None:
         """Prepare for the answer to the next request, which continues this one."""
@@ -63,20 +64,20 @@ class AnthropicAnswerReader:
 
     def feed(self, event: object) -> list[Chunk]:
         """Return the chunks of one streamed event, or of a whole message."""
-        body = _object(event)
-        index = _count(body.get("index"))
+        body = as_object(event)
+        index = as_count(body.get("index"))
         match body.get("type"):
             case "message_start":
-                message = _object(body.get("message"))
+                message = as_object(body.get("message"))
                 return self._take(message)
             case "content_block_start":
-                return self._start(index, _object(body.get("content_block")))
+                return self._start(index, as_object(body.get("content_block")))
             case "content_block_delta":
-                return self._grow(index, _object(body.get("delta")))
+                return self._grow(index, as_object(body.get("delta")))
             case "content_block_stop":
                 return self._stop(index)
             case "message_delta":
-                delta = _object(body.get("delta"))
+                delta = as_object(body.get("delta"))
                 return self._take({**delta, "usage": body.get("usage")})
             case "message":
                 return [*self._blocks_of(body), *self._take(body)]
@@ -92,12 +93,12 @@ class AnthropicAnswerReader:
 
     def _take(self, message: dict[str, Any]) -> list[Chunk]:
         """Take what a message says of itself. Its counts of tokens are cumulative, and final with the reason."""
-        self._model = _text(message.get("model")) or self._model
-        self._reason = _text(message.get("stop_reason")) or self._reason
+        self._model = as_text(message.get("model")) or self._model
+        self._reason = as_text(message.get("stop_reason")) or self._reason
         for key, value in message.items():
             if key not in _MESSAGE_FIELDS and value is not None:
                 self._data[key] = value
-        news = {key: value for key, value in _object(message.get("usage")).items() if value is not None}
+        news = {key: value for key, value in as_object(message.get("usage")).items() if value is not None}
         self._usage |= news
         if not news:
             return []
@@ -108,7 +109,7 @@ class AnthropicAnswerReader:
         blocks = cast("list[object]", message["content"]) if isinstance(message.get("content"), list) else []
         chunks: list[Chunk] = []
         for index, block in enumerate(blocks):
-            chunks += [*self._start(index, _object(block)), *self._stop(index)]
+            chunks += [*self._start(index, as_object(block)), *self._stop(index)]
         return chunks
 
     def _start(self, index: int, block: Block) -> list[Chunk]:
@@ -120,7 +121,7 @@ class AnthropicAnswerReader:
             case "thinking":
                 return _thought(block.get("thinking"))
             case "tool_use":
-                name, provider_id = _text(block.get("name")), _text(block.get("id"))
+                name, provider_id = as_text(block.get("name")), as_text(block.get("id"))
                 extra = {key: value for key, value in block.items() if key not in _CALL_FIELDS and value is not None}
                 return [CallChunk(self._first + index, name=name, provider_id=provider_id, data=extra or None)]
             case _:
@@ -137,7 +138,7 @@ class AnthropicAnswerReader:
             case "thinking_delta", "thinking":
                 return _thought(delta.get("thinking"))
             case "input_json_delta", "tool_use":
-                return [CallChunk(self._first + index, args=_text(delta.get("partial_json")))]
+                return [CallChunk(self._first + index, args=as_text(delta.get("partial_json")))]
             case _:
                 return []
 
@@ -155,18 +156,18 @@ class AnthropicAnswerReader:
         return [] if part is None else [PartChunk(part)]
 
     def _part(self, block: Block, *, follows_text: bool) -> Part | None:
-        kind, provider = _text(block.get("type")), self._provider
+        kind, provider = as_text(block.get("type")), self._provider
         match block:
             case {"type": "text"}:
-                text = _text(block.get("text"))
+                text = as_text(block.get("text"))
                 says_more = any(value is not None for key, value in block.items() if key not in ("type", "text"))
                 return Text(text=text, provider=provider, data=block) if text and (says_more or follows_text) else None
             case {"type": "thinking", "signature": str(signature)} if signature:
-                return Thought(text=_text(block.get("thinking")), signature=signature, provider=provider, data=block)
+                return Thought(text=as_text(block.get("thinking")), signature=signature, provider=provider, data=block)
             case {"type": "thinking"}:
                 return None
             case {"id": str(call_id)} if kind in _SERVER_CALLS:
-                return ProviderCall(id=call_id, name=_text(block.get("name")), provider=provider, data=block)
+                return ProviderCall(id=call_id, name=as_text(block.get("name")), provider=provider, data=block)
             case {"tool_use_id": str(call_id)} if kind.endswith("_tool_result"):
                 return ProviderResult(id=call_id, provider=provider, data=block)
             case _:
@@ -180,15 +181,15 @@ class _Growing:
 
     def __init__(self, block: Block) -> None:
         self._block = dict(block)
-        self.kind = _text(block.get("type"))
+        self.kind = as_text(block.get("type"))
         self._fragments: dict[str, list[str]] = {}
         self.json: list[str] = []
 
     def add(self, delta: dict[str, Any]) -> None:
-        kind = _text(delta.get("type"))
+        kind = as_text(delta.get("type"))
         match kind:
             case "input_json_delta":
-                self.json.append(_text(delta.get("partial_json")))
+                self.json.append(as_text(delta.get("partial_json")))
             case "citations_delta":
                 self._extend("citations", [delta.get("citation")])
             case _ if kind in _GROWING:
@@ -201,7 +202,7 @@ class _Growing:
     def whole(self) -> Block | None:
         """Return the block as it would have come at once; None if its arguments are not JSON."""
         for field, fragments in self._fragments.items():
-            self._block[field] = _text(self._block.get(field)) + "".join(fragments)
+            self._block[field] = as_text(self._block.get(field)) + "".join(fragments)
         text = "".join(self.json)
         if text.strip():
             try:
@@ -226,31 +227,19 @@ class _Growing:
 
 def _counted(usage: dict[str, Any]) -> Usage:
     """The provider's own `input_tokens` are only those that no cache has to do with."""
-    read, written = _count(usage.get("cache_read_input_tokens")), _count(usage.get("cache_creation_input_tokens"))
+    read, written = as_count(usage.get("cache_read_input_tokens")), as_count(usage.get("cache_creation_input_tokens"))
     return Usage(
-        input_tokens=_count(usage.get("input_tokens")) + read + written,
-        output_tokens=_count(usage.get("output_tokens")),
+        input_tokens=as_count(usage.get("input_tokens")) + read + written,
+        output_tokens=as_count(usage.get("output_tokens")),
         cached_tokens=read,
         cache_write_tokens=written,
-        reasoning_tokens=_count(_object(usage.get("output_tokens_details")).get("thinking_tokens")),
+        reasoning_tokens=as_count(as_object(usage.get("output_tokens_details")).get("thinking_tokens")),
     )
 
 
 def _said(text: object) -> list[Chunk]:
-    return [TextChunk(words)] if (words := _text(text)) else []
+    return [TextChunk(words)] if (words := as_text(text)) else []
 
 
 def _thought(text: object) -> list[Chunk]:
-    return [ThoughtChunk(words)] if (words := _text(text)) else []
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    return [ThoughtChunk(words)] if (words := as_text(text)) else []

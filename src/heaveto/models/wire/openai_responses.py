@@ -51,7 +51,8 @@ class OpenAIResponsesEncoder:
 
     Args:
         provider: the family whose own items are sent.
-        provider_tools: declarations of tools that the provider executes; they stand behind the functions.
+        provider_tools: declarations of tools that the provider executes, and of custom tools; they stand behind the
+            functions. A function of the name of a custom tool is what is called for it, and is not declared itself.
         thoughts: whether earlier reasoning is sent.
     """
 
@@ -138,7 +139,8 @@ class OpenAIResponsesEncoder:
         return {**call, "type": "function_call", "arguments": json_text(part.args)}
 
     def _tools(self, request: ModelRequest) -> dict[str, Any]:
-        tools = [*(_tool(tool) for tool in request.tools), *self._provider_tools]
+        custom = {tool.get("name") for tool in self._provider_tools if tool.get("type") == "custom"}
+        tools = [*(_tool(tool) for tool in request.tools if tool.name not in custom), *self._provider_tools]
         if not tools:
             return {}
         choice = request.generation.tool_choice
