@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from heaveto.artifacts.files import FileArtifacts
     from heaveto.artifacts.in_store import StoreArtifacts
     from heaveto.core.project import project
+    from heaveto.core.repair.report import RepairReport
     from heaveto.core.request import Generation, ModelRequest, Profile
     from heaveto.core.validate import Violation, validate
     from heaveto.errors import (
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
         StopReport,
         Usage,
     )
+    from heaveto.histories.dangling import repair_dangling_tool_calls
+    from heaveto.histories.repair import repair
+    from heaveto.histories.repairer import Repairer
     from heaveto.models.anthropic_messages import AnthropicMessages
     from heaveto.models.base import Model
     from heaveto.models.gemini import Gemini
@@ -80,6 +84,7 @@ _HOMES = {
     "heaveto.agents.tool": ("AgentTool",),
     "heaveto.agents.workflow": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
     "heaveto.core.project": ("project",),
+    "heaveto.core.repair.report": ("RepairReport",),
     "heaveto.core.request": ("Generation", "ModelRequest", "Profile"),
     "heaveto.core.validate": ("Violation", "validate"),
     "heaveto.artifacts.base": ("ArtifactService",),
@@ -110,6 +115,9 @@ _HOMES = {
         "StopReport",
         "Usage",
     ),
+    "heaveto.histories.dangling": ("repair_dangling_tool_calls",),
+    "heaveto.histories.repair": ("repair",),
+    "heaveto.histories.repairer": ("Repairer",),
     "heaveto.models.anthropic_messages": ("AnthropicMessages",),
     "heaveto.models.base": ("Model",),
     "heaveto.models.gemini": ("Gemini",),
@@ -148,6 +156,7 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction",
     "Confirmation", "Hold", "ClientTool", "LongRunningFunctionTool", "RequestInputTool",
     "Violation", "validate", "Gemini", "LiteLLM", "AnthropicMessages", "settle_held_calls",
+    "repair", "repair_dangling_tool_calls", "RepairReport", "Repairer",
 ]  # fmt: skip
 
 

@@ -44,6 +44,7 @@ def installed(tmp_path: Path) -> dict[str, str]:
     place.mkdir(parents=True)
     (place / "METADATA").write_text("Metadata-Version: 2.1\nName: heaveto-installed\nVersion: 0\n")
     (place / "entry_points.txt").write_text("[pytest11]\nheaveto = heaveto.testing.pytest_plugin\n")
+    (place / "RECORD").write_text("heaveto/__init__.py,,\nheaveto/testing/__init__.py,,\n")  # rewritten, as plugins are
     path = os.pathsep.join([str(SOURCE), str(place.parent)])
     return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 

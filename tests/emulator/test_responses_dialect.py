@@ -11,7 +11,7 @@ from openai import AsyncOpenAI
 from openai.types.responses import Response
 
 from heaveto.events.contents import Opaque
-from heaveto.testing import Emulator, call, fault, finish, gate, give, hang, say, think, usage
+from heaveto.testing import Emulator, call, cut, fault, finish, gate, give, hang, say, think, usage
 
 MODEL = "gpt-any"
 TURN = (
@@ -230,6 +230,19 @@ async def test_a_background_response_is_cancelled() -> None:
         for _ in range(2):
             assert (await api.responses.cancel(queued.id)).status == "cancelled"
         assert (await api.responses.retrieve(queued.id)).status == "cancelled"
+
+
+async def test_a_background_response_outlives_a_broken_connection() -> None:
+    """A stream that breaks at a byte is followed again from where it broke."""
+    async with Emulator((say("Hello", chunks=5), cut(after_bytes=2500))) as emulator, client(emulator) as api:
+        seen = []
+        with pytest.raises(openai.APIConnectionError):
+            async for event in await api.responses.create(model=MODEL, input="hi", background=True, stream=True):
+                seen.append(event)
+        last = seen[-1].sequence_number
+        seen += [event async for event in await api.responses.retrieve("resp_1", stream=True, starting_after=last)]
+    assert [event.sequence_number for event in seen] == list(range(len(seen)))
+    assert "".join(event.delta for event in seen if event.type == "response.output_text.delta") == "Hello"
 
 
 async def test_a_background_response_fails() -> None:

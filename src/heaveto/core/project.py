@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from heaveto.core import notes
 from heaveto.core.fold import effective, is_within
 from heaveto.core.request import Held, Profile, Turn, Turns
+from heaveto.core.wire_names import unique
 from heaveto.events.contents import (
     Blob,
     FileRef,
@@ -360,10 +361,7 @@ class View:
     def _wire_id(self, part: FunctionCall) -> str:
         """The provider's own id for a call it made, as long as that is unique; else ours (F20)."""
         wanted = part.provider_id if part.provider_id and part.provider == self._profile.name else part.call_id
-        wire_id, count = wanted, 1
-        while wire_id in self._used_ids:
-            count += 1
-            wire_id = f"{part.call_id}_{count}" if count > 2 else part.call_id
+        wire_id = unique(wanted, self._used_ids, then=part.call_id)
         self._used_ids.add(wire_id)
         return wire_id
 

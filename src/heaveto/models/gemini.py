@@ -27,13 +27,14 @@ import msgspec
 
 from heaveto.clock import Clock, SystemClock
 from heaveto.core.request import ModelRequest, Profile
+from heaveto.core.wire_names import gemini_name
 from heaveto.errors import ConfigError, MissingExtraError, ModelError
 from heaveto.events.contents import Json
 from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
 from heaveto.models.prices import Prices
 from heaveto.models.sdk import SdkClient, mapped, priced_chunk, retry_after_seconds
-from heaveto.models.wire.gemini import GeminiEncoder, gemini_name
+from heaveto.models.wire.gemini import GeminiEncoder
 from heaveto.models.wire.gemini_answer import GeminiAnswerReader
 from heaveto.models.wire.gemini_errors import refusal
 from heaveto.models.wire.sse import EventReader

@@ -43,6 +43,7 @@ class Show:
 
     stage: Stage
     runner: Runner
+    provider: str
     emulator: Emulator
     service: RefundService
     printer: Printer

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, assert_never
 import msgspec
 
 from heaveto.core.request import Generation, Held, ModelRequest, ToolDeclaration, Turn
+from heaveto.core.wire_names import wire_id, wire_name
 from heaveto.events.contents import Blob, FileRef, FunctionCall, FunctionResponse, Json, Part, Text, Thought
 from heaveto.models.wire.fields import (
     data_uri,
@@ -18,8 +19,6 @@ from heaveto.models.wire.fields import (
     own_data,
     plain_text,
     split_images,
-    wire_id,
-    wire_name,
     with_extra,
 )
 from heaveto.models.wire.memory import TurnMemory

@@ -63,6 +63,8 @@ class BackgroundJob:
                 case Fault(error=error):
                     self._add(self.answer.failure(error))
                     break
+                case Cut() if action.counts_bytes:
+                    pass  # of the connection that asked for it, which may go while this goes on
                 case Cut():
                     self._add(self.answer.failure(ModelError("the model was lost", status=500)))
                     break

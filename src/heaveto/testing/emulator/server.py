@@ -22,7 +22,7 @@ from heaveto.testing.emulator.held import HeldResponses
 from heaveto.testing.emulator.playing import Performance, cost
 from heaveto.testing.emulator.reply import Message, Reply, Send
 from heaveto.testing.emulator.routes import Follow, Generate, Look, Route, Routes
-from heaveto.testing.script import Action, Script, Step
+from heaveto.testing.script import Action, Cut, Script, Step
 
 if TYPE_CHECKING:
     from heaveto.testing.emulator.loopback import Address, LoopbackServer
@@ -236,6 +236,9 @@ class Emulator:
         self._jobs.append(job)
         first = answer.whole()
         job.start()
+        for action in actions:
+            if isinstance(action, Cut) and action.counts_bytes:
+                reply.limit(action)
         if asked.body.get("stream"):
             await job.follow(reply, after=-1)
         else:
