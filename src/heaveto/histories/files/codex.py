@@ -1,0 +1,41 @@
+"""Rollouts of Codex CLI: ``~/.codex/sessions/**/rollout-*.jsonl``.
+
+A line has a timestamp, a type and a payload; those of type "response_item" hold the items of the Responses API. A line
+"compacted" replaces what stands before it: by its ``replacement_history``, where it has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heaveto.core.validate.violation import fields, objects
+from heaveto.histories.files.json_text import Object
+from heaveto.histories.files.thread import Agent, Thread
+
+
+def _threads(entries: Sequence[Object]) -> list[Thread]:
+    places: list[int] = []
+    items: list[Object] = []
+    for place, entry in enumerate(entries):
+        payload = fields(entry.get("payload"))
+        if entry.get("type") == "compacted":
+            items = objects(payload.get("replacement_history"))
+            places = [-1 - place] * len(items)
+        elif entry.get("type") == "response_item" and payload:
+            places.append(place)
+            items.append(payload)
+    return [Thread(tuple(places), tuple(items))] if items else []
+
+
+def _changed(entry: Object, message: Object) -> Object:
+    return {**entry, "payload": message}
+
+
+def _inserted(message: Object, near: Object, entries: Sequence[Object]) -> list[Object]:
+    return [{"timestamp": near.get("timestamp"), "type": "response_item", "payload": message}]
+
+
+CODEX = Agent(
+    "openai-responses", _threads, _changed, _inserted,
+    probe={"type": "message", "role": "user", "content": [{"type": "input_text", "text": "heaveto: accepted?"}]},
+)  # fmt: skip
