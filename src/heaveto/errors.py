@@ -15,6 +15,7 @@
     │   ├── CallbackAnswerError
     │   ├── LoopStalledError
     │   ├── WrongLoopError
+    │   ├── UnknownFormatError
     │   └── MissingExtraError
     ├── NotFoundError           UnknownSessionError, UnknownRunError, UnknownCallError
     ├── SessionBusyError        the busy policy is "reject" and the session is busy
@@ -60,7 +61,7 @@ from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from heaveto.events.records import Answered, Cause, ErrorInfo, SessionKey, StopReport, WaitingCall
     from heaveto.tools.command import CommandResult
@@ -218,6 +219,14 @@ class WrongLoopError(ConfigError):
     def __init__(self, where: str) -> None:
         super().__init__(f"store {where} belongs to another event loop, which is running; open a store of its own")
         self.where = where
+
+
+class UnknownFormatError(ConfigError):
+    """No format of a provider has this name. Use one of those that the message lists."""
+
+    def __init__(self, name: object, known: Iterable[str]) -> None:
+        self.name, self.known = name, tuple(sorted(known))
+        super().__init__(f"unknown format {short_repr(name)}; known are {', '.join(self.known)}")
 
 
 class MissingExtraError(ConfigError):
