@@ -119,7 +119,9 @@ def test_any_bytes_are_read(data: bytes) -> None:
     repair_file(b'{"messages":[' + data)
 
 
-@pytest.mark.parametrize("data", [b"", b"\n", b"[]", b"{}", b"null", b"[" * 100_000, b'{"a":' * 100_000, b"\xff\xfeA\0"])
+@pytest.mark.parametrize(
+    "data", [b"", b"\n", b"[]", b"{}", b"null", b"[" * 100_000, b'{"a":' * 100_000, b"\xff\xfeA\0"]
+)
 def test_files_without_messages_are_said_to_be_so(data: bytes) -> None:
     """Nothing is made of them: the output is the input."""
     found = repair_file(data)

@@ -29,7 +29,7 @@ MESSAGES: dict[str, list[dict[str, Any]]] = {
     ],
     "gemini": [
         {"role": "user", "parts": [{"text": "Hi"}]},
-        {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c2ln"}]},
         {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"a": 1}}}]},
     ],
     "bedrock": [
@@ -59,10 +59,11 @@ def test_each_format_is_known_in_each_holder(name: str, holder: str) -> None:
     """A list of messages, a request body, one with other fields or inside another object, and both in lines."""
     messages = MESSAGES[name]
     body = {KEYS.get(name, "messages"): messages}
-    tools = {"tools": []} if name == "x" else {}
+    tools = {"toolConfig": {"tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": {}}}}]}}
+    more = tools if name == "bedrock" else {}
     data = {
         "list": dumped(messages),
-        "body": dumped({"model": "m", **body, **tools}),
+        "body": dumped({"model": "m", **body, **more}),
         "wrapper": dumped({"messages": messages, "id": 1, "created_at": "today"}),
         "wrapped body": dumped({"id": 1, "request": body}),
         "lines": lines(messages),
@@ -83,7 +84,7 @@ def test_each_format_is_repaired_in_each_holder(name: str, holder: str) -> None:
     key = KEYS.get(name, "messages")
     data = {
         "list": json.dumps(messages, indent=2).encode(),
-        "body": json.dumps({"model": "m", key: messages, "n": 1}, indent=4).encode(),
+        "body": json.dumps({"id": "m", key: messages, "n": 1}, indent=4).encode(),
         "lines": lines(messages),
     }[holder]
     found = repair_file(data)
@@ -106,7 +107,9 @@ def test_both_spellings_of_gemini_are_known() -> None:
 
 def test_what_fits_several_formats_is_taken_for_the_first() -> None:
     """A chat of texts only is valid in two formats: the first that fits, unless the caller names one."""
-    data = dumped([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}, {"role": "user", "content": "?"}])
+    data = dumped(
+        [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}, {"role": "user", "content": "?"}]
+    )
     assert repair_file(data).provider == "openai"
     assert repair_file(data, "anthropic").provider == "anthropic"
 
@@ -165,8 +168,13 @@ def test_a_document_that_needs_no_repair_keeps_its_bytes(text: str) -> None:
 
 def test_the_look_around_a_change_is_kept() -> None:
     """Only the new element is written; the others and everything around them keep their bytes."""
-    call = '{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{ }"}}]}'
-    text = '{ "temperature": 1.00,\r\n "messages": [\r\n  {"role": "user", "content": "\\u00e9"},\r\n  ' + call + "\r\n ]\r\n}\r\n"
+    function = '{"name":"f","arguments":"{ }"}'
+    call = '{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":' + function + "}]}"
+    text = (
+        '{ "temperature": 1.00,\r\n "messages": [\r\n  {"role": "user", "content": "\\u00e9"},\r\n  '
+        + call
+        + "\r\n ]\r\n}\r\n"
+    )
     output = repair_file(text.encode()).output.decode()
     before, after = text.split(call)
     assert output.startswith(before + call + ",\r\n  {")
@@ -183,7 +191,8 @@ def test_a_byte_order_mark_is_taken_out() -> None:
 
 def test_wrong_escapes_are_mended_in_place() -> None:
     """Half a surrogate pair, an escape that JSON does not have, a raw tab: the message stays (F109's neighbours)."""
-    data = b'{"role":"user","content":"a\\ud83d b\\x c\td \\ud83d\\ude00"}\n{"role":"assistant","content":"ok"}\n{"role":"user","content":"?"}\n'
+    first = b'{"role":"user","content":"a\\ud83d b\\x c\td \\ud83d\\ude00"}\n'
+    data = first + b'{"role":"assistant","content":"ok"}\n{"role":"user","content":"?"}\n'
     found = repair_file(data)
     assert json.loads(found.output.splitlines()[0])["content"] == "a\ufffd b\\x c\td 😀"
     assert {one.kind for one in found.damage} == {"control-character", "lone-surrogate"}

@@ -5,7 +5,18 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.histories_files.transcripts import CHAT, CLAUDE_CODE, CODEX, KINDS, PI, TALK, Event, Transcript, gemini_cli, paired_up
+from tests.histories_files.transcripts import (
+    CHAT,
+    CLAUDE_CODE,
+    CODEX,
+    KINDS,
+    PI,
+    TALK,
+    Event,
+    Transcript,
+    gemini_cli,
+    paired_up,
+)
 
 from heaveto.histories.files import repair_file
 
@@ -211,7 +222,9 @@ def test_a_compacted_rollout_begins_at_what_replaced_it() -> None:
     call = {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "call_8"}
     compacted = {"timestamp": "t", "type": "compacted", "payload": {"message": "", "replacement_history": [call]}}
     before = CODEX.write(TALK[:7]).splitlines()
-    data = b"".join(line + b"\n" for line in [*before, json.dumps(compacted).encode()]) + CODEX.write((("user", "Go on."),))
+    data = b"".join(line + b"\n" for line in [*before, json.dumps(compacted).encode()]) + CODEX.write(
+        (("user", "Go on."),)
+    )
     found = repair_file(data)
     assert [change.call_id for change in found.changes] == ["call_8"]
     lines = found.output.splitlines()
@@ -249,7 +262,7 @@ def test_a_gemini_cli_chat_in_one_document_keeps_its_look() -> None:
 
 
 def test_lines_that_are_nobodys_are_only_mended() -> None:
-    """Events of an agent that is not known here: damage is repaired, and nothing is said about messages (F108, F109)."""
+    """Events of an agent that is not known here: only their text is repaired (F108, F109)."""
     whole = b'{"type":"tool.execution_start","data":{},"id":"1"}\n{"type":"assistant.turn_end","data":{},"id":"2"}\n'
     found = repair_file(whole + b"\0" * 10 + b'{"type":"assis')
     assert (found.kind, found.output, found.messages) == ("unknown", whole, 0)

@@ -123,7 +123,9 @@ def _codex(events: tuple[Event, ...]) -> bytes:
         else:
             item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": what}]}
         if kind == "user":
-            lines.append({"timestamp": stamp, "type": "event_msg", "payload": {"type": "user_message", "message": what}})
+            lines.append(
+                {"timestamp": stamp, "type": "event_msg", "payload": {"type": "user_message", "message": what}}
+            )
         lines.append({"timestamp": stamp, "type": "response_item", "payload": item})
     return jsonl(lines)
 
@@ -163,9 +165,12 @@ def _pi(events: tuple[Event, ...]) -> bytes:
         name = f"{number:08x}"
         lines.append(
             {
-                "type": "message", "id": name, "parentId": parent, "timestamp": "2026-08-01T00:00:01.000Z",
+                "type": "message",
+                "id": name,
+                "parentId": parent,
+                "timestamp": "2026-08-01T00:00:01.000Z",
                 "message": {**message, "timestamp": 1785542400000 + number},
-            }  # fmt: skip
+            }
         )
         parent = name
     return jsonl(lines)
@@ -243,7 +248,13 @@ KINDS = (CLAUDE_CODE, CODEX, PI, CHAT)
 def gemini_cli(*, answered: bool = True) -> bytes:
     """A Gemini CLI chat of lines, with a call that has its result, or none."""
     call: dict[str, Any] = {"id": "ls-1", "name": "ls", "args": {}, "status": "executing", "timestamp": "t"}
-    asked: dict[str, Any] = {"id": "2", "timestamp": "t", "type": "gemini", "content": "Let me see.", "toolCalls": [call]}
+    asked: dict[str, Any] = {
+        "id": "2",
+        "timestamp": "t",
+        "type": "gemini",
+        "content": "Let me see.",
+        "toolCalls": [call],
+    }
     response = {"id": "ls-1", "name": "ls", "response": {"output": "a b"}}
     done = {**asked, "toolCalls": [{**call, "status": "success", "result": [{"functionResponse": response}]}]}
     lines: list[dict[str, Any]] = [
@@ -258,7 +269,7 @@ def gemini_cli(*, answered: bool = True) -> bytes:
 
 
 def paired_up(events: list[Event]) -> bool:
-    """Whether each call has one result, behind it and before anything else is said, and no result is without a call."""
+    """Whether each call has one result, behind it and before the user says more, and no result is without a call."""
     waiting: list[str] = []
     for kind, what in events:
         match kind:
@@ -268,6 +279,8 @@ def paired_up(events: list[Event]) -> bool:
                 if what not in waiting:
                     return False
                 waiting.remove(what)
-            case _ if waiting:
+            case "user" if waiting:
                 return False
+            case _:
+                pass
     return not waiting

@@ -10,6 +10,10 @@ from typing import cast
 from heaveto.histories.files.json_text import Object
 
 
+_BEFORE, _BEHIND = 20, 60
+"""Among how many elements around a place the origin of a changed one is looked for: repairs move things a few steps."""
+
+
 @dataclass(frozen=True, slots=True)
 class Out:
     """An element of the repaired list. `origin`: its index in the list before; None: it is new."""
@@ -37,13 +41,17 @@ def aligned(before: Sequence[Object], after: Sequence[Object]) -> list[Out]:
     untouched = {places[id(value)] for value in after if id(value) in places}
     left = [index for index in range(len(before)) if index not in untouched]
     found: list[Out] = []
+    last = 0
     for value in after:
         if id(value) in places:
-            found.append(Out(value, places[id(value)], is_changed=False))
+            last = places[id(value)]
+            found.append(Out(value, last, is_changed=False))
             continue
-        origin = _nearest(before, left, value)
+        at = bisect_left(left, last)
+        origin = _nearest(before, left[max(0, at - _BEFORE) : at + _BEHIND], value)
         if origin is not None:
             left.remove(origin)
+            last = origin
         found.append(Out(value, origin, is_changed=True))
     return found
 

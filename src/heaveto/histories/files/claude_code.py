@@ -8,7 +8,7 @@ results of calls that ran in parallel hang below the lines of their calls, besid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import NAMESPACE_OID, uuid5
 
 from heaveto.core.validate.violation import fields, objects, text
@@ -83,7 +83,16 @@ def _changed(entry: Object, message: Object) -> Object:
     return {**entry, "message": {**fields(entry.get("message")), "content": message["content"]}}
 
 
-def _inserted(message: Object, near: Object, entries: Sequence[Object]) -> list[Object]:
+def _parted(before: Object, after: Object) -> Object | None:
+    """Results that were put into a message of results: they get lines of their own, as the agent writes them."""
+    old, new = objects(before.get("content")), objects(after.get("content"))
+    added = new[len(old) :]
+    if not old or new[: len(old)] != old or any(block.get("type") != "tool_result" for block in new):
+        return None
+    return {"role": "user", "content": added} if added else None
+
+
+def _inserted(message: Object, near: Object, callers: Mapping[str, Object]) -> list[Object]:
     """Make a line for each result, as the agent does; a message of something else gets one line."""
     content = message.get("content")
     blocks = objects(content)
@@ -91,17 +100,18 @@ def _inserted(message: Object, near: Object, entries: Sequence[Object]) -> list[
     if not results or len(results) != len(blocks):
         return [_line(message, near, f"{content}")]
     return [
-        _line({**message, "content": [result]}, _caller(result, entries) or near, text(result["tool_use_id"]))
+        _line(
+            {**message, "content": [result]},
+            callers.get(text(result["tool_use_id"]), near),
+            text(result["tool_use_id"]),
+        )
         for result in results
     ]
 
 
-def _caller(result: Object, entries: Sequence[Object]) -> Object | None:
-    for entry in reversed(entries):
-        blocks = objects(fields(entry.get("message")).get("content"))
-        if any(block.get("id") == result["tool_use_id"] for block in blocks):
-            return entry
-    return None
+def _calls(entry: Object) -> list[str]:
+    blocks = objects(fields(entry.get("message")).get("content"))
+    return [text(block.get("id")) for block in blocks if block.get("type") == "tool_use"]
 
 
 def _line(message: Object, source: Object, name: str) -> Object:
@@ -118,6 +128,5 @@ def _line(message: Object, source: Object, name: str) -> Object:
 
 CLAUDE_CODE = Agent(
     "anthropic", _threads, _changed, _inserted,
-    probe={"role": "user", "content": "heaveto: is this history accepted?"},
-    links=Links("uuid", "parentUuid"), ids=("uuid",), holds_results=_holds_results,
+    links=Links("uuid", "parentUuid"), ids=("uuid",), calls=_calls, holds_results=_holds_results, parted=_parted,
 )  # fmt: skip

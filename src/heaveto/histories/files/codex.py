@@ -6,7 +6,7 @@ A line has a timestamp, a type and a payload; those of type "response_item" hold
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from heaveto.core.validate.violation import fields, objects
 from heaveto.histories.files.json_text import Object
@@ -31,11 +31,8 @@ def _changed(entry: Object, message: Object) -> Object:
     return {**entry, "payload": message}
 
 
-def _inserted(message: Object, near: Object, entries: Sequence[Object]) -> list[Object]:
+def _inserted(message: Object, near: Object, callers: Mapping[str, Object]) -> list[Object]:
     return [{"timestamp": near.get("timestamp"), "type": "response_item", "payload": message}]
 
 
-CODEX = Agent(
-    "openai-responses", _threads, _changed, _inserted,
-    probe={"type": "message", "role": "user", "content": [{"type": "input_text", "text": "heaveto: accepted?"}]},
-)  # fmt: skip
+CODEX = Agent("openai-responses", _threads, _changed, _inserted)

@@ -14,7 +14,7 @@ from heaveto.histories.files.json_text import Object
 from heaveto.histories.files.pairing import paired
 from heaveto.histories.files.report import FileChange
 
-_PROBE: Object = {"role": "user", "content": "text"}
+_ASKED: Object = {"role": "user", "content": "text"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def _chat(calls: Sequence[Object]) -> list[Object]:
         }
         for place, call in enumerate(calls)
     ]
-    return [_PROBE, {"role": "assistant", "content": "text", "tool_calls": asked}, dict(_PROBE)]
+    return [_ASKED, {"role": "assistant", "content": "text", "tool_calls": asked}]
 
 
 def _result(call: Object, words: object) -> Object:

@@ -7,7 +7,7 @@ at its ``firstKeptEntryId``. Answers that ended in an error or an abort are not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, cast
 
@@ -86,12 +86,12 @@ def _changed(entry: Object, message: Object) -> Object:
     return {**entry, "message": {**own, "content": content}}
 
 
-def _inserted(message: Object, near: Object, entries: Sequence[Object]) -> list[Object]:
+def _inserted(message: Object, near: Object, callers: Mapping[str, Object]) -> list[Object]:
     if message.get("role") != "tool":
         return []
     call_id = text(message.get("tool_call_id"))
     own = fields(near.get("message"))
-    name = next((call.get("name") for entry in entries for call in _calls_of(entry) if call.get("id") == call_id), "")
+    name = next((call.get("name") for call in _calls_of(callers.get(call_id, {})) if call.get("id") == call_id), "")
     result: Object = {
         "role": "toolResult",
         "toolCallId": call_id,
@@ -116,7 +116,7 @@ def _calls_of(entry: Object) -> list[Object]:
 
 PI = Agent(
     "openai", _threads, _changed, _inserted,
-    probe={"role": "user", "content": "heaveto: is this history accepted?"},
     links=Links("id", "parentId"), ids=("id",),
+    calls=lambda entry: [text(call.get("id")) for call in _calls_of(entry)],
     holds_results=lambda entry: fields(entry.get("message")).get("role") == "toolResult",
 )  # fmt: skip

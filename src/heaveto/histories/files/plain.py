@@ -14,7 +14,7 @@ from heaveto.histories.files.document import Document, read_document
 from heaveto.histories.files.json_text import Object
 from heaveto.histories.files.lines import Lines, Record
 from heaveto.histories.files.pairing import paired, paired_body
-from heaveto.histories.files.report import FileChange, Refusal
+from heaveto.histories.files.report import Refusal
 from heaveto.histories.files.shape import format_of
 from heaveto.histories.files.style import written_like
 from heaveto.histories.files.transcript import Repaired
@@ -27,7 +27,7 @@ def repair_messages(lines: Lines, provider: str, places: Sequence[int]) -> Repai
     done = Repaired(messages=len(messages), damage=lines.damage)
     result = paired(messages, provider)
     done.changes += [replace(change, line=_line(records, places, change.index)) for change in result.changes]
-    done.problems += result.problems
+    done.problems += [f"line {_line(records, places, index)}: {problem}" for index, problem in result.problems]
     if result.refused is not None:
         done.refused.append(Refusal(records[places[0]].line if places else 1, result.refused))
     if not result.changes:
@@ -81,13 +81,15 @@ def repair_body_lines(lines: Lines, provider: str | None) -> Repaired:
 def repair_document(document: Document, provider: str | None, done: Repaired, line: int | None = None) -> str:
     """Repair the list of a document and return its new text. `line`: where it stands, in a file of lines."""
     messages = [cast("Object", element.value) for element in document.elements]
-    body = document.body()
-    result = paired_body(body, messages, document.key, provider or format_of(body))
+    body = document.body() if document.key is not None else {"messages": messages}
+    name = provider or format_of(body)
+    whole = document.key is not None and not document.damage
+    result = paired_body(body, messages, document.key, name) if whole else paired(messages, name)
     lines = [line if line is not None else document.line(element.start) for element in document.elements]
     first = line if line is not None else document.line(document.start)
     done.messages += len(messages)
-    done.changes += [_at(change, lines, first) for change in result.changes]
-    done.problems += [problem if line is None else f"line {line}: {problem}" for problem in result.problems]
+    done.changes += [replace(change, line=_nth(lines, change.index, first)) for change in result.changes]
+    done.problems += [f"line {_nth(lines, index, first)}: {problem}" for index, problem in result.problems]
     if result.refused is not None:
         done.refused.append(Refusal(first, result.refused))
     if not result.changes and not document.damage:
@@ -112,8 +114,8 @@ def repair_chat(document: Document, done: Repaired) -> str:
     return _spliced(document, _List(document).written(records, history), None)
 
 
-def _at(change: FileChange, lines: Sequence[int], first: int) -> FileChange:
-    return replace(change, line=lines[min(change.index, len(lines) - 1)] if lines else first)
+def _nth(lines: Sequence[int], index: int, first: int) -> int:
+    return lines[min(index, len(lines) - 1)] if lines else first
 
 
 class _List:

@@ -13,6 +13,10 @@ from heaveto.histories.files.json_text import Object
 from heaveto.histories.files.thread import Links
 
 
+_MOST_CALLS = 100
+"""Lines before the results of a turn among which their calls are looked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """An entry in the order of its conversation; `is_placed`: it is new here."""
@@ -33,44 +37,55 @@ class Chain:
             if links.parent in entry
         }
         self._parents = dict(self._before)
+        self._children: dict[str | None, list[str]] = {}
+        for name, parent in self._parents.items():
+            self._children.setdefault(parent, []).append(name)
+
+    def _hang(self, name: str, parent: str | None) -> None:
+        """Let an entry follow another."""
+        if name in self._parents:
+            self._children[self._parents[name]].remove(name)
+        self._parents[name] = parent
+        self._children.setdefault(parent, []).append(name)
 
     def take_out(self, name: str) -> None:
         """Let what came after an entry follow what came before it."""
         if name not in self._parents:
             return
-        parent = self._parents.pop(name)
-        for other, its_parent in self._parents.items():
-            if its_parent == name:
-                self._parents[other] = parent
+        parent = self._parents[name]
+        for other in list(self._children.get(name, ())):
+            self._hang(other, parent)
+        self._children[self._parents.pop(name)].remove(name)
 
     def follow(self, order: Sequence[Link], within: frozenset[str]) -> None:
         """Link the new entries of a conversation in; `within`: the entries that lead through it."""
-        if not any(link.is_placed for link in order):
-            return
         chain = set(within)
         for place, link in enumerate(order):
             if not link.is_placed:
                 continue
             self.take_out(link.id)
-            if place and self._parents.get(order[place - 1].id, link.id) != link.id:
-                self._straighten(order[:place])
+            if place:
+                self._straighten(order, place)
             before = order[place - 1].id if place else None
-            for other in chain:
-                if other in self._parents and self._parents[other] == before and other != link.id:
-                    self._parents[other] = link.id
-            self._parents[link.id] = before
+            for other in list(self._children.get(before, ())):
+                if other in chain:
+                    self._hang(other, link.id)
+            self._hang(link.id, before)
             chain.add(link.id)
 
-    def _straighten(self, order: Sequence[Link]) -> None:
-        """Put the results of one turn, each of which may hang below its own call, behind each other."""
-        first = len(order)
+    def _straighten(self, order: Sequence[Link], end: int) -> None:
+        """Put the results before a place, each of which may hang below its own call, behind each other."""
+        first = end
         while first and order[first - 1].holds_result:
             first -= 1
-        names = {link.id for link in order}
-        for place in range(max(first, 1), len(order)):
-            name = order[place].id
-            if self._parents.get(name) in names:
-                self._parents[name] = order[place - 1].id
+        calls = first
+        while calls and not order[calls - 1].holds_result and first - calls < _MOST_CALLS:
+            calls -= 1
+        names = {link.id for link in order[calls:end]}
+        for place in range(max(first, 1), end):
+            name, before = order[place].id, order[place - 1].id
+            if self._parents.get(name) in names and self._parents[name] != before:
+                self._hang(name, before)
 
     def parent(self, entry: Object) -> str | None:
         """Return the parent that an entry shall have."""

@@ -109,9 +109,9 @@ def _repaired_lines(data: bytes, raw: list[RawLine], provider: str | None) -> Fi
     agent = _AGENTS.get(kind)
     ids = agent.ids if agent is not None else ("uuid", "id") if kind == "unknown" else ()
     lines = read_lines(raw, recogniser(kind, values), bom=data.startswith(BOM), ids=ids, ended=kind in _APPENDED)
+    if not any(record.value is not None for record in lines.records):
+        return _unknown(data, _NO_MESSAGES)
     done, provider = _repaired_kind(kind, lines, provider)
-    if not values:
-        done.problems.append(_NO_MESSAGES)
     damage = sorted(done.damage, key=lambda one: (one.line, one.start))
     output = done.output if damage or done.changes else data
     return FileRepair(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from heaveto.histories.files.json_text import Object
@@ -34,17 +34,20 @@ class Agent:
     """How one agent writes its transcripts.
 
     `format` is the format of the messages in a `Thread`. `changed` puts a changed message into its entry. `inserted`
-    makes the entries for a new message behind the entry `near`; the thread's entries are given to look its call up.
+    makes the entries for a new message behind the entry `near`; it is given the entries of calls, by their id, as
+    `calls` finds them.
+    `parted` tells of a changed message what was only added to it, if that can be a message of its own.
     """
 
     format: str
     threads: Callable[[Sequence[Object]], list[Thread]]
     changed: Callable[[Object, Object], Object]
-    inserted: Callable[[Object, Object, Sequence[Object]], list[Object]]
-    probe: Object
+    inserted: Callable[[Object, Object, Mapping[str, Object]], list[Object]]
     links: Links | None = None
     ids: tuple[str, ...] = ()
+    calls: Callable[[Object], list[str]] = lambda entry: []
     holds_results: Callable[[Object], bool] = lambda entry: False
+    parted: Callable[[Object, Object], Object | None] = lambda before, after: None
 
 
 def walk_back(parents: dict[str, str | None], leaf: str | None) -> list[str]:

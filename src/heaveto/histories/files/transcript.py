@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import cast
 
-from heaveto.core.validate.violation import fields, text
+from heaveto.core.validate.violation import text
 from heaveto.histories.files.align import Out, aligned, woven
 from heaveto.histories.files.damage import Damage, decoded, encoded
 from heaveto.histories.files.json_text import Object
@@ -57,10 +56,10 @@ def repair_transcript(lines: Lines, agent: Agent, provider: str) -> Repaired:
     edits = _Edits()
     for thread in agent.threads(entries):
         done.messages += len(thread.messages)
-        result = paired([*thread.messages, agent.probe], provider)
+        result = paired(thread.messages, provider)
         first = next((records[place].line for place in thread.places if place >= 0), 1)
-        done.changes += [_located(change, thread, records) for change in result.changes]
-        done.problems += [f"line {first}: {problem}" for problem in result.problems]
+        done.changes += [replace(change, line=_line(change.index, thread, records)) for change in result.changes]
+        done.problems += [f"line {_line(index, thread, records)}: {problem}" for index, problem in result.problems]
         if result.refused is not None:
             done.refused.append(Refusal(first, result.refused))
         if result.changes:
@@ -69,9 +68,9 @@ def repair_transcript(lines: Lines, agent: Agent, provider: str) -> Repaired:
     return done
 
 
-def _located(change: FileChange, thread: Thread, records: Sequence[Record]) -> FileChange:
-    place = thread.places[min(change.index, len(thread.places) - 1)]
-    return replace(change, line=records[place if place >= 0 else -place - 1].line)
+def _line(index: int, thread: Thread, records: Sequence[Record]) -> int:
+    place = thread.places[min(index, len(thread.places) - 1)]
+    return records[place if place >= 0 else -place - 1].line
 
 
 def _linked_again(lines: Lines, links: Links | None) -> tuple[list[Record], list[Damage]]:
@@ -104,9 +103,10 @@ def _line_like(value: Object, model: bytes) -> bytes:
 
 def _plan(edits: _Edits, agent: Agent, thread: Thread, entries: Sequence[Object], result: Paired) -> None:
     """Turn a repaired conversation into edits of the entries around its messages."""
-    outs = aligned(thread.messages, without_probe(result.history, agent.probe))
+    outs = [part for out in aligned(thread.messages, result.history) for part in _parts(agent, thread, out)]
     weave = woven(outs)
     own = [entries[place] for place in thread.places if place >= 0]
+    callers = {call: entry for entry in own for call in agent.calls(entry)}
     order: list[Link] = []
     near, at = (own[0] if own else {}), _start(thread)
     kept = {id(out) for out in weave.kept.values()}
@@ -115,7 +115,7 @@ def _plan(edits: _Edits, agent: Agent, thread: Thread, entries: Sequence[Object]
         if place is not None and place < 0:
             at = -place - 1
             continue
-        new = [_Placed(value) for value in agent.inserted(out.value, near, own)] if place is None else []
+        new = [_Placed(value) for value in agent.inserted(out.value, near, callers)] if place is None else []
         if place is not None:
             value = _value(agent, entries[place], out)
             if value is not entries[place]:
@@ -130,6 +130,15 @@ def _plan(edits: _Edits, agent: Agent, thread: Thread, entries: Sequence[Object]
         near = new[-1].value if new else near
     edits.dropped |= {place for index, place in enumerate(thread.places) if place >= 0 and index not in weave.kept}
     edits.orders.append((order, thread))
+
+
+def _parts(agent: Agent, thread: Thread, out: Out) -> list[Out]:
+    """Part what was added to a message from the message, where the agent would write it by itself."""
+    before = thread.messages[out.origin] if out.origin is not None and out.is_changed else None
+    added = agent.parted(before, out.value) if before is not None else None
+    if before is None or added is None:
+        return [out]
+    return [Out(before, out.origin, is_changed=False), Out(added, None, is_changed=True)]
 
 
 def _start(thread: Thread) -> int:
@@ -147,31 +156,16 @@ def _links(agent: Agent, values: Sequence[Object], *, is_placed: bool) -> list[L
     return [Link(text(value.get(agent.links.id)), is_placed, agent.holds_results(value)) for value in values]
 
 
-def without_probe(history: Sequence[Object], probe: Object) -> list[Object]:
-    """Return a repaired history without the user's message that was put at its end for the repair to lead up to.
-
-    It may have been put together with the results before it.
-    """
-    last = dict(history[-1])
-    if history[-1] is probe or last == probe:
-        return list(history[:-1])
-    wanted = probe["content"]
-    content = last.get("content")
-    if isinstance(content, list) and isinstance(wanted, str):
-        last["content"] = [block for block in cast("list[object]", content) if fields(block).get("text") != wanted]
-    return [*history[:-1], last]
-
-
 def _written(
     records: Sequence[Record], entries: Sequence[Object], agent: Agent, edits: _Edits, newline: bytes
 ) -> bytes:
     chain = Chain(entries, agent.links) if agent.links is not None else None
     moved = {placed.moved for group in edits.placed.values() for placed in group}
-    for order, thread in edits.orders if chain is not None else ():
-        assert chain is not None
+    if chain is not None and agent.links is not None:
         for place in edits.dropped - moved:
-            chain.take_out(text(entries[place].get(agent.links.id if agent.links else "")))
-        chain.follow(order, thread.chain)
+            chain.take_out(text(entries[place].get(agent.links.id)))
+        for order, thread in edits.orders:
+            chain.follow(order, thread.chain)
     writer = _Writer(agent, chain, newline)
     for placed in edits.placed.get(-1, ()):
         writer.add(placed.value, records[0].raw, records[placed.moved].raw if placed.moved is not None else None)
