@@ -196,3 +196,11 @@ def test_wrong_escapes_are_mended_in_place() -> None:
     found = repair_file(data)
     assert json.loads(found.output.splitlines()[0])["content"] == "a\ufffd b\\x c\td 😀"
     assert {one.kind for one in found.damage} == {"control-character", "lone-surrogate"}
+
+
+def test_what_a_request_lacks_is_put_into_it() -> None:
+    """Bedrock wants the tools of a history to be declared (B4): a new member, and the others keep their bytes."""
+    data = json.dumps({"modelId": "m", "messages": MESSAGES["bedrock"]}, indent=2).encode()
+    found = repair_file(data)
+    assert json.loads(found.output)["toolConfig"]["tools"]
+    assert data.removeprefix(b"{") in found.output

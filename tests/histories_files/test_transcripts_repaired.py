@@ -266,3 +266,36 @@ def test_lines_that_are_nobodys_are_only_mended() -> None:
     whole = b'{"type":"tool.execution_start","data":{},"id":"1"}\n{"type":"assistant.turn_end","data":{},"id":"2"}\n'
     found = repair_file(whole + b"\0" * 10 + b'{"type":"assis')
     assert (found.kind, found.output, found.messages) == ("unknown", whole, 0)
+
+
+def test_codex_has_habits_of_its_own() -> None:
+    """Reasoning without an id, and a shell call whose output is a function's, are as the agent writes them."""
+    items: list[dict[str, object]] = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "List."}]},
+        {"type": "reasoning", "summary": [], "content": None, "encrypted_content": "x"},
+        {
+            "type": "local_shell_call",
+            "call_id": "c",
+            "status": "completed",
+            "action": {"type": "exec", "command": ["ls"]},
+        },
+        {"type": "function_call_output", "call_id": "c", "output": "a b"},
+        {"type": "ghost_snapshot", "ghost_commit": {"id": "0"}},
+    ]
+    lines = [{"timestamp": "t", "type": "response_item", "payload": item} for item in items]
+    assert not repair_file(b"".join(json.dumps(line).encode() + b"\n" for line in lines)).is_broken
+    found = repair_file(b"".join(json.dumps(line).encode() + b"\n" for line in lines[:3]))
+    assert json.loads(found.output.splitlines()[-1])["payload"]["type"] == "function_call_output"
+
+
+def test_other_lines_stay_between_messages() -> None:
+    """A file of messages may have lines of something else, and blank ones: they stay where they are."""
+    lines = CHAT.write(TALK[:2]).splitlines(keepends=True)
+    note = b'{"note": 1}\n'
+    found = repair_file(b"".join([note, lines[0], b"\n", lines[1], note]))
+    assert found.output.startswith(b"".join([note, lines[0], b"\n", lines[1]]))
+    assert found.output.count(note) == 2
+    assert CHAT.events(b"".join(line for line in found.output.splitlines(keepends=True) if b"role" in line))[-1] == (
+        "result",
+        "call_1",
+    )

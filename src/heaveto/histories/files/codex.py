@@ -1,7 +1,9 @@
 """Rollouts of Codex CLI: ``~/.codex/sessions/**/rollout-*.jsonl``.
 
 A line has a timestamp, a type and a payload; those of type "response_item" hold the items of the Responses API. A line
-"compacted" replaces what stands before it: by its ``replacement_history``, where it has one.
+"compacted" replaces what stands before it: by its ``replacement_history``, where it has one. Two habits of the agent:
+its reasoning items have no ids, so that they are bound to nothing and stay; and the output of a ``local_shell_call`` is
+written as that of a function.
 """
 
 from __future__ import annotations
@@ -21,13 +23,22 @@ def _threads(entries: Sequence[Object]) -> list[Thread]:
         if entry.get("type") == "compacted":
             items = objects(payload.get("replacement_history"))
             places = [-1 - place] * len(items)
-        elif entry.get("type") == "response_item" and payload:
+        elif entry.get("type") == "response_item" and payload and payload.get("type") != "reasoning":
             places.append(place)
-            items.append(payload)
+            items.append(_item(payload))
     return [Thread(tuple(places), tuple(items))] if items else []
 
 
+def _item(payload: Object) -> Object:
+    if payload.get("type") != "local_shell_call":
+        return payload
+    return {"type": "function_call", "call_id": payload.get("call_id"), "name": "local_shell", "arguments": "{}"}
+
+
 def _changed(entry: Object, message: Object) -> Object:
+    payload = fields(entry.get("payload"))
+    if payload.get("type") == "local_shell_call":
+        message = {**payload, "call_id": message.get("call_id")}
     return {**entry, "payload": message}
 
 

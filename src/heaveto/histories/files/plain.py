@@ -190,8 +190,9 @@ def _spliced(document: Document, written: str, body: Object | None) -> str:
         new = {key: value for key, value in body.items() if key not in {m.key for m in document.owner} | {document.key}}
         if new:
             first = document.owner_start + 1
-            members = "".join(f"{written_like(key, '')}: {written_like(value, '')}, " for key, value in new.items())
-            edits.append((first, first, members))
+            space = document.text[first:][: len(document.text[first:]) - len(document.text[first:].lstrip())]
+            members = (f"{written_like(key, '')}: {written_like(value, '')}," for key, value in new.items())
+            edits.append((first, first, "".join(space + member for member in members)))
     edits += [(start, end, "") for start, end in document.gaps]
     if document.cut is not None:
         edits.append((document.cut, len(document.text), ""))
