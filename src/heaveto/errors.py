@@ -5,6 +5,7 @@
     │   ├── EmptyMessageError
     │   ├── ArtifactNameError
     │   ├── CallInMessageError
+    │   ├── InvalidHistoryError a history to be repaired has not the shape of its format
     │   ├── IdempotencyConflictError
     │   ├── RunIdTakenError
     │   ├── AnswerInvalidError  an answer does not fit what was asked
@@ -126,6 +127,18 @@ class CallInMessageError(InputError):
     def __init__(self, name: str) -> None:
         super().__init__(f"new_message holds a function call ({name!r}): only a model may call; pass text instead")
         self.name = name
+
+
+class InvalidHistoryError(InputError):
+    """A history to be repaired has not the shape of its format. The message names what stands where.
+
+    Check that the format is the right one: a repair mends conversations, it does not guess what an object means.
+    `index` is that of the message, None if the history itself is meant.
+    """
+
+    def __init__(self, index: int | None, problem: str) -> None:
+        super().__init__(f"{'history' if index is None else f'message {index}'}: {problem}")
+        self.index, self.problem = index, problem
 
 
 class ArtifactNameError(InputError):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from tests.models import grammar
 
 from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn, Turns
+from heaveto.core.wire_names import NO_SIGNATURE, wire_id, wire_name
 from heaveto.events.contents import (
     Blob,
     FileRef,
@@ -23,7 +24,6 @@ from heaveto.events.contents import (
     Thought,
 )
 from heaveto.models.wire import anthropic, gemini, openai_chat, openai_responses
-from heaveto.models.wire.fields import wire_id, wire_name
 from heaveto.testing.request_check import find_breach, wire_breach
 
 ENCODERS = [openai_chat.encode, openai_responses.encode, anthropic.encode, gemini.encode]
@@ -252,7 +252,7 @@ def test_gemini_signs_the_first_call_of_each_step_of_the_current_turn() -> None:
     signatures = [
         part.get("thoughtSignature") for content in contents for part in content["parts"] if "functionCall" in part
     ]
-    assert signatures == [None, gemini.NO_SIGNATURE, None, "cmVhbA=="]
+    assert signatures == [None, NO_SIGNATURE, None, "cmVhbA=="]
 
 
 def test_responses_sends_reasoning_only_before_what_it_produced() -> None:
