@@ -9,7 +9,6 @@ from typing import cast
 
 from heaveto.histories.files.json_text import Object
 
-
 _BEFORE, _BEHIND = 20, 60
 """Among how many elements around a place the origin of a changed one is looked for: repairs move things a few steps."""
 

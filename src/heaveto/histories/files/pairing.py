@@ -57,10 +57,10 @@ def paired(history: Sequence[Object], provider: str) -> Paired:
     """Repair a list of messages that somebody may go on with: it may end with an answer of the model."""
     kept = list(range(len(history)))
     problems: list[tuple[int, str]] = []
-    while True:
+    done: Paired | None = None
+    while done is None:
         try:
             done = _repaired([history[index] for index in kept], provider)
-            break
         except InvalidHistoryError as error:
             if error.index is None or error.index >= len(kept) or len(problems) == _MOST_NOT_UNDERSTOOD:
                 return Paired(list(history), problems=(*problems, (0, error.problem)))

@@ -12,7 +12,6 @@ from heaveto.histories.files.damage import encoded
 from heaveto.histories.files.json_text import Object
 from heaveto.histories.files.thread import Links
 
-
 _MOST_CALLS = 100
 """Lines before the results of a turn among which their calls are looked for."""
 
