@@ -95,6 +95,23 @@ def test_a_flipped_byte_costs_at_most_its_line(kind: Transcript, data: st.DataOb
             assert found.output.count(word.encode()) >= len(holders), found
 
 
+@looks
+@given(data=st.data())
+def test_a_flipped_byte_in_a_document_costs_at_most_its_element(look: str, data: st.DataObject) -> None:
+    """What is said in the other elements is still there."""
+    whole = LOOKS[look]
+    place = data.draw(st.integers(0, len(whole) - 1))
+    damaged = bytearray(whole)
+    damaged[place] = data.draw(st.integers(0, 255))
+    output = repair_file(bytes(damaged)).output
+    for number, end in enumerate(element_ends(whole)):
+        message = BODY["messages"][number]
+        start = whole.rfind(b"{", 0, whole.rfind(b'"role"', 0, end))
+        words = json.dumps(message["content"])[1:-1].encode()
+        if message["role"] in ("user", "assistant") and message["content"] and not start <= place < end and number:
+            assert words in output, message
+
+
 @given(
     which=st.sampled_from([*[kind.write(TALK) for kind in KINDS], *LOOKS.values(), gemini_cli(answered=False)]),
     cuts=st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=6) | st.sampled_from([b"\0" * 9, b'"', b"}", b"\\"]))),

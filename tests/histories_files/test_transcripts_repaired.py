@@ -131,11 +131,20 @@ def test_a_line_behind_a_torn_one_is_saved(kind: Transcript) -> None:
 def test_two_entries_in_one_line_are_parted(kind: Transcript) -> None:
     """Two writers without a line end between them."""
     lines = kind.write(TALK).splitlines(keepends=True)
-    found = repair_file(b"".join([*lines[:4], lines[4].rstrip(), *lines[5:]]))
-    assert found.output == kind.write(TALK).replace(lines[4], b"") or found.output == kind.write(TALK)
     glued = repair_file(b"".join([*lines[:4], lines[4].rstrip(b"\n"), *lines[5:]]))
     assert glued.output == kind.write(TALK)
     assert [one.kind for one in glued.damage] == ["glued"]
+
+
+@kinds
+def test_an_entry_written_into_another_is_saved(kind: Transcript) -> None:
+    """Two writers: the whole entry in the middle of the other's line stays, both halves of that are set aside."""
+    lines = kind.write((("user", "One."), ("say", "Two."), ("user", "Three."))).splitlines(keepends=True)
+    mixed = lines[-3][:25] + lines[-2] + lines[-3][25:]
+    found = repair_file(b"".join([*lines[:-3], mixed, lines[-1]]))
+    assert len(found.output.splitlines()) == len(lines) - 1
+    assert found.output.endswith(lines[-1])
+    assert [one.action for one in found.damage][:2] == ["set aside", "set aside"]
 
 
 @kinds

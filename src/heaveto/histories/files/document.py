@@ -16,6 +16,8 @@ _BETWEEN = re.compile(r"[ \t\r\n,]*")
 _LIST_BEGINS = re.compile(r'"(?:' + "|".join(LIST_KEYS) + r')"\s*:\s*\[')
 _LIST_ENDS = re.compile(r'\]\s*(?:,\s*"|\}|$)')
 _MOST_ATTEMPTS = 500
+_MOST_MENDED = 1 << 22
+"""Characters of an element up to which its strings are mended where that may make it whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,16 @@ class Document:
         if self.key is not None:
             values[self.key] = [element.value for element in self.elements]
         return values
+
+    def lines(self) -> list[int]:
+        """Return the number of the line at which each element begins."""
+        found: list[int] = []
+        number, position = 1, 0
+        for element in self.elements:
+            number += self.text.count("\n", position, element.start)
+            position = element.start
+            found.append(number)
+        return found
 
     def line(self, position: int) -> int:
         """Return the number of the line at this position."""
@@ -232,7 +244,8 @@ def _resumed(document: Document, position: int, column: int | None) -> int | Non
     """Find where reading can go on behind damage; None: nowhere, and the list was closed there."""
     text = document.text
     for begin in _next_elements(text, position, column):
-        whole = corrected(text[position:begin].rstrip().rstrip(",").rstrip(), position)
+        piece = text[position:begin].rstrip().rstrip(",").rstrip() if begin - position < _MOST_MENDED else ""
+        whole = corrected(piece, position)
         if whole is not None and _is_message(whole.value):
             _keep(document, whole)
             return begin

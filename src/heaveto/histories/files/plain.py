@@ -85,7 +85,7 @@ def repair_document(document: Document, provider: str | None, done: Repaired, li
     name = provider or format_of(body)
     whole = document.key is not None and not document.damage
     result = paired_body(body, messages, document.key, name) if whole else paired(messages, name)
-    lines = [line if line is not None else document.line(element.start) for element in document.elements]
+    lines = document.lines() if line is None else [line] * len(messages)
     first = line if line is not None else document.line(document.start)
     done.messages += len(messages)
     done.changes += [replace(change, line=_nth(lines, change.index, first)) for change in result.changes]
@@ -104,9 +104,8 @@ def repair_chat(document: Document, done: Repaired) -> str:
     done.messages += len(records)
     answered = gemini_cli.answered_elsewhere(records)
     history: list[Object] = []
-    for index, record in enumerate(records):
+    for index, (line, record) in enumerate(zip(document.lines(), records, strict=True)):
         mended = gemini_cli.with_results(record, answered)
-        line = document.line(document.elements[index].start)
         done.changes += [replace(change, line=line, index=index) for change in mended.changes]
         history.append(mended.record)
     if not done.changes and not document.damage:
