@@ -144,7 +144,7 @@ def test_an_entry_written_into_another_is_saved(kind: Transcript) -> None:
     found = repair_file(b"".join([*lines[:-3], mixed, lines[-1]]))
     assert len(found.output.splitlines()) == len(lines) - 1
     assert found.output.endswith(lines[-1])
-    assert [one.action for one in found.damage][:2] == ["set aside", "set aside"]
+    assert [one.action for one in found.damage if one.kind == "unreadable"] == ["set aside", "set aside"]
 
 
 @kinds
