@@ -41,6 +41,8 @@ class Transcript:
     name: str
     write: Callable[[tuple[Event, ...]], bytes]
     read: Callable[[list[dict[str, Any]]], Iterator[Event]]
+    adjacent: bool = True
+    """Whether results must come before the user says more."""
 
     def events(self, data: bytes) -> list[Event]:
         """Load a file that must be whole, and return what the model would see of it."""
@@ -55,8 +57,12 @@ def _claude(events: tuple[Event, ...]) -> bytes:
     answer = 0
     for number, (kind, what) in enumerate(events):
         uuid = f"00000000-0000-4000-8000-{number:012}"
+        if kind in ("user", "say") or (kind == "result" and what not in callers):
+            callers.clear()  # results hang beside the path only directly behind their calls
+        elif kind == "call" and events[number - 1][0] == "result":
+            callers.clear()
         line: dict[str, Any] = {
-            "parentUuid": callers.get(what, parent) if kind == "result" else parent, "isSidechain": False,
+            "parentUuid": callers.pop(what, parent) if kind == "result" else parent, "isSidechain": False,
             "userType": "external", "cwd": "/project", "sessionId": "11111111-1111-4111-8111-111111111111",
             "version": "2.1.220", "gitBranch": "main",
         }  # fmt: skip
@@ -239,7 +245,7 @@ def read_chat(messages: list[dict[str, Any]]) -> Iterator[Event]:
 
 
 CLAUDE_CODE = Transcript("claude-code", _claude, _read_claude)
-CODEX = Transcript("codex", _codex, _read_codex)
+CODEX = Transcript("codex", _codex, _read_codex, adjacent=False)
 PI = Transcript("pi", _pi, _read_pi)
 CHAT = Transcript("messages", _chat, read_chat)
 KINDS = (CLAUDE_CODE, CODEX, PI, CHAT)
@@ -268,7 +274,7 @@ def gemini_cli(*, answered: bool = True) -> bytes:
     return jsonl(lines)
 
 
-def paired_up(events: list[Event]) -> bool:
+def paired_up(events: list[Event], *, adjacent: bool = True) -> bool:
     """Whether each call has one result, behind it and before the user says more, and no result is without a call."""
     waiting: list[str] = []
     for kind, what in events:
@@ -279,7 +285,7 @@ def paired_up(events: list[Event]) -> bool:
                 if what not in waiting:
                     return False
                 waiting.remove(what)
-            case "user" if waiting:
+            case "user" if waiting and adjacent:
                 return False
             case _:
                 pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from heaveto.core.repair import Change
+from heaveto.core.repair import RepairReport
 from heaveto.core.validate import ALIASES, FORMATS, Violation, validate
 from heaveto.core.validate.violation import objects
 from heaveto.errors import InvalidHistoryError, UnknownFormatError
@@ -80,7 +80,7 @@ def paired_body(body: Object, messages: list[Object], key: str | None, provider:
         repaired, report = repair(request, provider)
     except InvalidHistoryError:
         return paired(messages, provider)
-    changes = tuple(_change(change) for change in report.changes)
+    changes = _changes(report)
     history: list[Object] = repaired[key]
     return Paired(history, changes, validate(repaired, provider), body=repaired if changes else None)
 
@@ -89,13 +89,16 @@ def _repaired(history: list[Object], provider: str) -> Paired:
     """Repair a history up to the user's next words: they are put behind it where the model spoke last."""
     if not history:
         return Paired([])
+    if not _is_last_word(history[-1]):
+        repaired, report = repair(history, provider)
+        if not any(change.action == "added" for change in report.changes):
+            return Paired(repaired, _changes(report), validate(repaired, provider))
     words = _NEXT.get(provider, {"role": "user", "content": "next"})
-    is_followed = _is_last_word(history[-1])
-    repaired, report = repair([*history, words] if is_followed else history, provider)
-    refused = validate(repaired, provider)
-    if is_followed and repaired[-1] == words:
-        repaired = repaired[:-1]
-    return Paired(repaired, tuple(_change(change) for change in report.changes), refused)
+    followed, report = repair([*history, words], provider)
+    if followed[-1] != words:  # put together with what stood before
+        followed, report = repair(history, provider)
+        return Paired(followed, _changes(report), validate(followed, provider))
+    return Paired(followed[:-1], _changes(report), validate(followed, provider))
 
 
 def _is_last_word(message: Object) -> bool:
@@ -107,8 +110,10 @@ def _is_last_word(message: Object) -> bool:
     return not calls and not message.get("tool_calls")
 
 
-def _change(change: Change) -> FileChange:
-    return FileChange(change.rule, change.action, 0, change.index, change.call_id, change.name, change.known)
+def _changes(report: RepairReport) -> tuple[FileChange, ...]:
+    return tuple(
+        FileChange(one.rule, one.action, 0, one.index, one.call_id, one.name, one.known) for one in report.changes
+    )
 
 
 def _put_back(history: Sequence[Object], kept: list[int], repaired: list[Object]) -> list[Object]:

@@ -87,9 +87,10 @@ def _linked_again(lines: Lines, links: Links | None) -> tuple[list[Record], list
         if entry is None or links.parent not in entry:
             continue
         parent, side = text(entry.get(links.parent)), bool(entry.get("isSidechain"))
-        if parent and parent not in known and lost[0] <= record.line and side in last:
-            raw = with_parent(record.raw, entry, links, last[side], partial(_line_like, model=record.raw))
-            records[place] = replace(record, raw=raw, value={**entry, links.parent: last[side]})
+        if parent and parent not in known and lost[0] <= record.line:
+            before = last.get(side)
+            raw = with_parent(record.raw, entry, links, before, partial(_line_like, model=record.raw))
+            records[place] = replace(record, raw=raw, value={**entry, links.parent: before})
             end = record.start + len(record.raw)
             damage.append(Damage("lost-parent", record.line, record.start, end, "linked again"))
         if text(entry.get(links.id)):
