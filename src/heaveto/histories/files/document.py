@@ -15,6 +15,9 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 _LIST_BEGINS = re.compile(r'"(?:' + "|".join(LIST_KEYS) + r')"\s*:\s*\[')
 _LIST_ENDS = re.compile(r'\]\s*(?:,\s*"|\}|$)')
+_PARTS = re.compile(r'[{"]')
+_GARBAGE = 1000
+"""Characters that may stand before an element where no part of another one is among them."""
 _MOST_ATTEMPTS = 500
 _MOST_MENDED = 1 << 22
 """Characters of an element up to which its strings are mended where that may make it whole."""
@@ -260,9 +263,9 @@ def _next_elements(text: str, position: int, column: int | None) -> list[int]:
     found: list[int] = []
     for match in _ELEMENT_BEGINS.finditer(text, position + 1):
         begin = match.start()
-        if column is not None and column >= 0 and _column(text, begin) != column:
-            continue
-        found.append(begin)
+        is_next = begin - position < _GARBAGE and not _PARTS.search(text, position, begin)
+        if is_next or column is None or column < 0 or _column(text, begin) == column:
+            found.append(begin)
         if len(found) == _MOST_ATTEMPTS:
             break
     return found
