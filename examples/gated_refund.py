@@ -64,7 +64,7 @@ async def approve() -> None:
     async with open_runner(say("never said")) as runner:
         (question,) = await runner.questions(**HERE)
         print(f"May {question.tool} run with {question.args}? Yes, but with an amount of 8.", flush=True)
-        await runner.answer(question.run_id, question.call_id, args={**question.args, "amount": 8}, by="ann")
+        await runner.answer(question.run_id, question.question_id, args={**question.args, "amount": 8}, by="ann")
         await (await runner.attach(question.run_id)).wait()
 
 

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 # No deadlines: a shared machine may stall for a second, and the per-test timeout catches what hangs.
 settings.register_profile("dev", deadline=None, max_examples=50)
+settings.register_profile("long", deadline=None, max_examples=1_500, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile(
     "ci", deadline=None, max_examples=200, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from heaveto.artifacts.in_store import StoreArtifacts
     from heaveto.core.project import project
     from heaveto.core.request import Generation, ModelRequest, Profile
+    from heaveto.core.validate import Violation, validate
     from heaveto.errors import (
         AnswerError,
         HeavetoError,
@@ -75,6 +76,7 @@ _HOMES = {
     "heaveto.agents.workflow": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
     "heaveto.core.project": ("project",),
     "heaveto.core.request": ("Generation", "ModelRequest", "Profile"),
+    "heaveto.core.validate": ("Violation", "validate"),
     "heaveto.artifacts.base": ("ArtifactService",),
     "heaveto.artifacts.files": ("FileArtifacts",),
     "heaveto.artifacts.in_store": ("StoreArtifacts",),
@@ -135,6 +137,7 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
     "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction",
     "Confirmation", "Hold", "ClientTool", "LongRunningFunctionTool", "RequestInputTool",
+    "Violation", "validate",
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@
     │   ├── EmptyMessageError
     │   ├── ArtifactNameError
     │   ├── CallInMessageError
+    │   ├── InvalidHistoryError a history to be repaired has not the shape of its format
     │   ├── IdempotencyConflictError
     │   ├── RunIdTakenError
     │   ├── AnswerInvalidError  an answer does not fit what was asked
@@ -15,6 +16,7 @@
     │   ├── CallbackAnswerError
     │   ├── LoopStalledError
     │   ├── WrongLoopError
+    │   ├── UnknownFormatError
     │   └── MissingExtraError
     ├── NotFoundError           UnknownSessionError, UnknownRunError, UnknownCallError
     ├── SessionBusyError        the busy policy is "reject" and the session is busy
@@ -60,7 +62,7 @@ from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from heaveto.events.records import Answered, Cause, ErrorInfo, SessionKey, StopReport, WaitingCall
     from heaveto.tools.command import CommandResult
@@ -125,6 +127,18 @@ class CallInMessageError(InputError):
     def __init__(self, name: str) -> None:
         super().__init__(f"new_message holds a function call ({name!r}): only a model may call; pass text instead")
         self.name = name
+
+
+class InvalidHistoryError(InputError):
+    """A history to be repaired has not the shape of its format. The message names what stands where.
+
+    Check that the format is the right one: a repair mends conversations, it does not guess what an object means.
+    `index` is that of the message, None if the history itself is meant.
+    """
+
+    def __init__(self, index: int | None, problem: str) -> None:
+        super().__init__(f"{'history' if index is None else f'message {index}'}: {problem}")
+        self.index, self.problem = index, problem
 
 
 class ArtifactNameError(InputError):
@@ -218,6 +232,14 @@ class WrongLoopError(ConfigError):
     def __init__(self, where: str) -> None:
         super().__init__(f"store {where} belongs to another event loop, which is running; open a store of its own")
         self.where = where
+
+
+class UnknownFormatError(ConfigError):
+    """No format of a provider has this name. Use one of those that the message lists."""
+
+    def __init__(self, name: object, known: Iterable[str]) -> None:
+        self.name, self.known = name, tuple(sorted(known))
+        super().__init__(f"unknown format {short_repr(name)}; known are {', '.join(self.known)}")
 
 
 class MissingExtraError(ConfigError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -17,8 +18,11 @@ from tests.cli.terminal import Terminal, call
 from heaveto.cli.demo import command, scenes
 from heaveto.cli.demo.show import DemoError, Show
 from heaveto.cli.demo.stage import Check, Stage, Tally
-from heaveto.cli.demo.told import late_notes, notes, results, user_text
+from heaveto.cli.demo.told import calls, last_results, late_notes, notes, results, said_before, user_text
 from heaveto.cli.group import heaveto
+from heaveto.core.request import ModelRequest, Turn
+from heaveto.events.contents import FunctionCall, FunctionResponse, Text
+from heaveto.models.wire import anthropic, gemini, openai_chat, openai_responses
 
 
 def test_the_demo_keeps_every_promise(tmp_path: Path) -> None:
@@ -64,21 +68,25 @@ def test_a_broken_promise_fails_the_demo(monkeypatch: pytest.MonkeyPatch, scene:
     assert words in result.stdout and "BROKEN" in result.stdout and "1 of 4 checks failed" in result.stdout
 
 
-BODY = {
-    "messages": [
-        {"role": "user", "content": "Go."},
-        {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "pay", "arguments": "{}"}}]},
-        {"role": "tool", "tool_call_id": "c1", "content": '{"status":"unknown","error":"Check."}'},
-        {"role": "user", "content": [{"type": "text", "text": "[Stopped.]"}, {"type": "text", "text": "And now?"}]},
-    ]
-}
+TURNS = (
+    Turn("user", (Text(text="Go."),)),
+    Turn("model", (Text(text="I pay."), FunctionCall(call_id="c1", name="pay"))),
+    Turn("tool", (FunctionResponse(call_id="c1", name="pay", response={"status": "unknown", "error": "Check."}),)),
+    Turn("user", (Text(text="[Stopped.]"), Text(text="And now?"))),
+)
+ENCODERS = (openai_chat.encode, openai_responses.encode, anthropic.encode, gemini.encode)
 
 
-def test_what_the_model_is_told_is_read_from_the_wire() -> None:
-    """Results with their status, the runtime's notes, and the user's own words."""
-    (result,) = results(BODY)
-    assert (result.name, result.status, result.explanation) == ("pay", "unknown", "Check.")
-    assert (notes(BODY), late_notes(BODY), user_text(BODY)) == (["[Stopped.]"], [], "And now?")
+@pytest.mark.parametrize("encode", ENCODERS, ids=["chat", "responses", "anthropic", "gemini"])
+def test_what_the_model_is_told_is_read_from_the_wire(encode: Callable[[ModelRequest], dict[str, Any]]) -> None:
+    """Results with their status, the runtime's notes, and the user's own words, whichever API they went to."""
+    body = encode(ModelRequest(turns=TURNS))
+    (result,) = results(body)
+    assert (result.call_id, result.name, result.status, result.explanation) == ("c1", "pay", "unknown", "Check.")
+    assert (notes(body), late_notes(body), user_text(body)) == (["[Stopped.]"], [], "And now?")
+    assert (calls(body), said_before(body), last_results(body)) == (["c1"], ["I pay."], [])
+    returned = encode(ModelRequest(turns=TURNS[:3]))
+    assert (last_results(returned), user_text(returned)) == ([result], "Go.")
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ def _truth(call: FunctionCall, records: Sequence[Record]) -> tuple[str, CallSett
 def _last_word(call: FunctionCall, turns: Sequence[Turn]) -> tuple[str, str]:
     """Tools are named uniquely, so the name finds everything that was said of the call."""
     (answer,) = [answer for turn in turns for answer in turn.responses if answer.name == call.name]
-    news = re.findall(rf"\[Late result of the earlier call \S+ to {call.name}, (\w+): (.*)\]", all_text(turns))
+    news = re.findall(rf"\[(?:Late result|News) of the earlier call \S+ to {call.name}, (\w+): (.*)\]", all_text(turns))
     if news:
         status, text = news[-1]
         return str(status), str(text)

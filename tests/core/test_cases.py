@@ -162,6 +162,21 @@ def test_a_late_result_takes_the_calls_place_or_is_told_where_it_came() -> None:
     )
 
 
+def test_a_call_that_was_told_as_waiting_is_told_as_started_until_its_outcome_is_known() -> None:
+    """The last word on a call is what is known now; the outcome takes the place of the news that no model has read."""
+    log = asked("c1")
+    log.pause("r1", WaitingCall(call_id="c1", kind="confirmation"))
+    log.run("r2", "meanwhile")
+    log.say("r2", "It waits for a yes.")
+    log.end("r2")
+    log.answer("r1", "c1")
+    log.go_on("r1")
+    log.start("r1", "c1")
+    assert user_text(log.told()[-1]).startswith("[News of the earlier call c1 to t, unknown:")
+    log.settle("r1", "c1", response={"value": "done"})
+    assert user_text(log.told()[-1]) == '[Late result of the earlier call c1 to t, succeeded: {"value":"done"}]'
+
+
 def test_finished_running_and_unstarted_siblings_are_told_apart() -> None:
     """F10: three calls, three different truths, in one turn and in the order of the calls."""
     log = asked("a", "b", "c")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from tests.models import grammar
 
 from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn, Turns
+from heaveto.core.wire_names import NO_SIGNATURE
 from heaveto.events.contents import (
     Blob,
     FileRef,
@@ -252,7 +253,7 @@ def test_gemini_signs_the_first_call_of_each_step_of_the_current_turn() -> None:
     signatures = [
         part.get("thoughtSignature") for content in contents for part in content["parts"] if "functionCall" in part
     ]
-    assert signatures == [None, gemini.NO_SIGNATURE, None, "cmVhbA=="]
+    assert signatures == [None, NO_SIGNATURE, None, "cmVhbA=="]
 
 
 def test_responses_sends_reasoning_only_before_what_it_produced() -> None:

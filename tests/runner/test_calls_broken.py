@@ -247,7 +247,6 @@ async def test_a_background_agent_that_just_begins_does_not_outlive_its_stop(
     assert (await at.settlements("child"))[-1][:2] in [("cancelled", "user"), ("not_started", "user")]
 
 
-@pytest.mark.xfail(strict=True, reason="a stop reaches a child's background only while the child runs")
 async def test_a_stop_reaches_the_background_of_a_background_agent_that_has_answered(desk: MakeDesk) -> None:
     """The child has ended and its answer is known, but what it has handed off works on, for nobody (P3)."""
     held = Held()

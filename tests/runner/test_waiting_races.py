@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from tests.runner.test_waiting_confirmations import gated
 from tests.runner.waiting import GOES_ON, HERE, Counted, MakeDesk, Shelf, of, paused, question
 
 from heaveto import MemoryStore, Record, RunConfig, RunEnded, ToolContext
-from heaveto.errors import AnswerError, HeavetoError
+from heaveto.errors import AnswerConflictError, HeavetoError, NotWaitingError
 from heaveto.events.records import Answered, Paused, Rewound, SessionKey
 from heaveto.stores.base import Store
 from heaveto.stores.memory import MemoryData
@@ -160,7 +159,6 @@ async def test_a_text_meets_a_deadline_and_a_stop(desk: MakeDesk) -> None:
         assert (await at.runner.attach(run.run_id)).status == "cancelled"
 
 
-@pytest.mark.xfail(strict=True, reason="a question has no id of its own: a call's second question takes any answer")
 async def test_an_answer_repeated_late_is_none_to_the_second_question(desk: MakeDesk) -> None:
     """A yes that was meant for the first question of a call, and comes twice, lets nothing else happen (F90)."""
     effects: list[int] = []
@@ -175,11 +173,19 @@ async def test_an_answer_repeated_late_is_none_to_the_second_question(desk: Make
 
     at = desk(call("pay", order=1), say("Paid."), tools=[gated(pay)])
     run = await paused(at)
-    first: Any = await question(at)
-    assert hasattr(first, "question_id"), "to be passed to `answer`"
-    await at.runner.answer(run.run_id, first.call_id, question_id=first.question_id)  # type: ignore[call-arg]
-    await at.until(lambda log: len(of(log, Paused)) == 2)
-    with suppress(AnswerError):
-        await at.runner.answer(run.run_id, first.call_id, question_id=first.question_id)  # type: ignore[call-arg]
-    assert len(await at.runner.questions(**HERE)) == 1
-    assert len(of(await at.log(), Answered)) == 1
+    first = await question(at)
+    yes = await at.runner.answer(run.run_id, first.question_id)
+    await at.until(lambda log: len(of(log, Paused)) == 3)
+    assert await at.runner.answer(run.run_id, first.question_id) == yes
+    with pytest.raises(AnswerConflictError):
+        await at.runner.answer(run.run_id, first.question_id, accept=False)
+    (second,) = await at.runner.questions(**HERE)
+    assert (len(of(await at.log(), Answered)), effects) == (1, [])
+    await at.runner.answer(run.run_id, second.question_id, "really")
+    await at.until(lambda log: len(of(log, RunEnded)) == 1)
+    with pytest.raises(AnswerConflictError):
+        await at.runner.answer(run.run_id, first.question_id, "really")
+    assert await at.runner.answer(run.run_id, first.question_id) == yes
+    with pytest.raises(NotWaitingError, match="not ask"):
+        await at.runner.answer(run.run_id, f"{first.call_id}#999")
+    assert effects == [1]

@@ -38,7 +38,7 @@ from heaveto import (
     RunFailedError,
     ToolContext,
 )  # fmt: skip
-from heaveto.errors import NotWaitingError, SessionWaitingError, UnknownCallError
+from heaveto.errors import NotWaitingError, SessionWaitingError
 from heaveto.events.records import CancelRequested, RunStarted
 from heaveto.stores.base import Store
 from heaveto.testing import ScriptedModel, call, say
@@ -100,9 +100,9 @@ async def test_an_answer_behind_a_decline_is_refused(desk: MakeDesk) -> None:
     run = await paused(at)
     asked = await question(at)
     await at.ask("no", GOES_ON)
-    with pytest.raises(UnknownCallError):
+    with pytest.raises(NotWaitingError):
         await at.runner.answer(run.run_id, asked.call_id)
-    with pytest.raises(UnknownCallError):
+    with pytest.raises(NotWaitingError):
         await reply(at, response(asked.call_id, confirmed=True))
     assert pay.executed == []
 
@@ -197,7 +197,7 @@ async def test_a_waiting_run_is_stopped_from_any_process(desk: MakeDesk, medium:
     assert settled.seq == ended.seq - 1
     await ends.come(1)
     for at in (second, first):
-        with pytest.raises(UnknownCallError):
+        with pytest.raises(NotWaitingError):
             await at.runner.answer(run.run_id, asked.call_id)
         assert await at.runner.questions(**HERE) == []
         await at.runner.recover()
@@ -286,7 +286,7 @@ async def test_one_waiting_call_is_stopped_alone(desk: MakeDesk, store: Store) -
     assert await run.result() == "Not paid."
     assert pay.executed == []
     assert "the user stopped it" in at.told()
-    with pytest.raises((NotWaitingError, UnknownCallError)):
+    with pytest.raises(NotWaitingError):
         await at.runner.answer(run.run_id, asked.call_id)
     assert await at.runner.cancel_call(run.run_id, asked.call_id) == settled
 

@@ -33,6 +33,7 @@ def body(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 SERVER_USE = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+SEARCH = {"type": "web_search_20260318", "name": "web_search"}
 SERVER_RESULT = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
 UNANSWERED = "`tool_use` ids were found without `tool_result` blocks immediately after: "
 
@@ -100,7 +101,7 @@ ACCEPTED = {
     "A7 200 characters": body(USER, assistant(use("a", name="n" * 200)), user(result("a"))),
     "A11 empty without error": body(USER, assistant(use("a")), user(result("a", content=""))),
     "A17 answered": body(USER, assistant(SERVER_USE, SERVER_RESULT, TEXT), USER),
-    "A17 only results after it": body(USER, assistant(SERVER_USE, use("a")), user(result("a"))),
+    "A17 only results after it": body(USER, assistant(SERVER_USE, use("a")), user(result("a")), tools=[SEARCH]),
     "A21 no tools": body(USER, assistant(use("a")), user(result("a"))),
 }
 

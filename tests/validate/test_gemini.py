@@ -19,6 +19,10 @@ def response(name: str = "t", value: Any = None) -> dict[str, Any]:
     return {"functionResponse": {"name": name, "response": value if value is not None else {"x": 1}}}
 
 
+def with_id(call_id: str, part: dict[str, Any]) -> dict[str, Any]:
+    return {key: {**value, "id": call_id} for key, value in part.items()}
+
+
 def user(*parts: dict[str, Any]) -> dict[str, Any]:
     return {"role": "user", "parts": list(parts)}
 
@@ -53,6 +57,40 @@ BROKEN = {
         "contents[0].parts[0].data: required oneof field 'data' must have one initialized field",
     ),
     "G8": ("G8", body({"role": "tool", "parts": [TEXT]}), "Please use a valid role: user, model."),
+    "G0 no list": ("G0", {"contents": {}}, "contents is not specified"),
+    "G0 no objects": ("G0", {"contents": ["x"]}, "contents is not specified"),
+    "G5 only a model": ("G5", body(model(TEXT)), "single turn requests end with a user role"),
+    "G12 no base64": (
+        "G12",
+        body(user(TEXT), model(call(thoughtSignature="c!")), user(response())),
+        "Invalid value at 'contents[1].parts[0].thought_signature' (TYPE_BYTES), Base64 decoding failed for",
+    ),
+    "G12 cut": ("G12", body(user(TEXT), model(call(thoughtSignature="c2lnc")), user(response())), "Base64 decoding"),
+    "G12 no text": ("G12", body(user(TEXT), model(call(thoughtSignature=[1])), user(response())), "TYPE_BYTES"),
+    "G16 no object": (
+        "G16",
+        body(user(TEXT), model(call()), user(response(value=[1]))),
+        "Invalid value at 'contents[2].parts[0].function_response.response'",
+    ),
+    "G16 arguments": (
+        "G16",
+        body(user(TEXT), model({"functionCall": {"name": "t", "args": "{}"}}), user(response())),
+        "Invalid value at 'contents[1].parts[0].function_call.args'",
+    ),
+    "G16 reference": (
+        "G16",
+        body(user(TEXT), model(call()), user(response(value={"rows": [{"$ref": "#/a"}]}))),
+        "'$ref'",
+    ),
+    "G18 name": ("G18", body(user(TEXT), model(call("2fa")), user(response("2fa"))), "Invalid function name"),
+    "G18 long": ("G18", body(user(TEXT), model(call("n" * 129)), user(response("n" * 129))), "Invalid function name"),
+    "G18 declared": (
+        "G18",
+        {**body(user(TEXT)), "tools": [{"functionDeclarations": [{"name": "a b"}]}]},
+        "tools[0].function_declarations[0].name",
+    ),
+    "G20 tools": ("G20", {**body(user(TEXT)), "cachedContent": "c", "tools": [{}]}, "CachedContent can not be used"),
+    "G20 instruction": ("G20", {**body(user(TEXT)), "cachedContent": "c", "systemInstruction": user(TEXT)}, "Cached"),
     "G9": ("G9", body(user(TEXT), model(call()), user(response(), TEXT)), COUNT),
 }
 
@@ -60,14 +98,26 @@ ACCEPTED = {
     "one step": body(user(TEXT), model(TEXT, call(), call()), user(response(), response()), user(TEXT)),
     "call after results": body(user(TEXT), model(call()), user(response()), model(call()), user(response())),
     "G13 no signatures": body(user(TEXT), model(call()), user(response())),
+    "G12 the stand-in": body(
+        user(TEXT), model(call(thoughtSignature="skip_thought_signature_validator")), user(response())
+    ),
+    "G14 ids": body(user(TEXT), model(with_id("a", call())), user(with_id("a", response()))),
+    "G14 no ids on one side": body(user(TEXT), model(with_id("a", call())), user(response())),
+    "G17 the provider's calls": body(user(TEXT), model({"toolCall": {}}, {"toolResponse": {}}, TEXT), user(TEXT)),
+    "G19 no tools": body(user(TEXT), model(call("gone")), user(response("gone"))),
+    "G20 nothing beside": {**body(user(TEXT)), "cachedContent": "c"},
+    "keys of the SDKs": body(
+        user(TEXT),
+        model({"function_call": {"name": "t", "args": {}}, "text": None}),
+        user({"function_response": {"name": "t", "response": {}}}),
+    ),
     "no role": body({"parts": [TEXT]}),
 }
 
 UNCONFIRMED = {
     "G7 empty text": ("G7", body(user({"text": ""}))),
     "G15 no name": ("G15", body(user(TEXT), model(call("")), user(response()))),
-    "G16 no object": ("G16", body(user(TEXT), model(call()), user(response(value=[1])))),
-    "G18 name": ("G18", body(user(TEXT), model(call("2fa")), user(response("2fa")))),
+    "G14 another id": ("G14", body(user(TEXT), model(with_id("a", call())), user(with_id("b", response())))),
 }
 
 
@@ -103,3 +153,42 @@ def test_newer_models_want_a_signature_on_the_first_call_of_the_current_turn() -
     assert unsigned is not None and unsigned.rule == "G10"
     signed = model(call(thoughtSignature="cw=="), call())
     assert validate(body(*earlier, signed, user(response(), response())), signatures=True) is None
+
+
+def test_models_before_gemini_3_go_on_from_a_last_model_turn() -> None:
+    """As an option, for it depends on the model (G5)."""
+    assert validate(body(user(TEXT), model(TEXT)), prefill=True) is None
+
+
+def test_signatures_that_the_model_never_gave_are_refused() -> None:
+    """In the words of AI Studio or of Vertex; the documented stand-ins pass (G12)."""
+
+    def signed(signature: str) -> dict[str, Any]:
+        return body(user(TEXT), model(call(thoughtSignature=signature)), user(response()))
+
+    studio = validate(signed("b3RoZXI="), issued_signatures={"c2ln"})
+    vertex = validate(signed("b3RoZXI="), issued_signatures={"c2ln"}, vertex=True)
+    assert studio is not None and (studio.rule, studio.message) == ("G12", "Corrupted thought signature.")
+    assert vertex is not None and (vertex.rule, vertex.message) == ("G12", "Invalid thought signature.")
+    for known in ("c2ln", "skip_thought_signature_validator"):
+        assert validate(signed(known), issued_signatures={"c2ln"}) is None
+
+
+def test_ai_studio_takes_text_beside_results() -> None:
+    """It reads it as the model's, so that it is refused unless asked for (G9)."""
+    beside = body(user(TEXT), model(call()), user(response(), TEXT))
+    assert validate(beside, results_alone=False) is None
+
+
+def test_calls_that_the_provider_executed_go_back_to_new_models_only() -> None:
+    """Models before Gemini 3 refuse such parts (G17)."""
+    violation = validate(body(user(TEXT), model({"toolCall": {}}), user(TEXT)), server_calls=False)
+    assert violation is not None and violation.rule == "G17"
+
+
+def test_vertex_has_words_and_a_rule_of_its_own() -> None:
+    """An empty text is refused there, and a content without parts in other words (G6, G7)."""
+    empty = validate(body(user({"text": ""})), vertex=True)
+    assert empty is not None and empty.rule == "G7" and not empty.unconfirmed
+    without = validate(body(user()), vertex=True)
+    assert without is not None and "must include at least one parts field" in without.message

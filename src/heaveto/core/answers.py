@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, TypeGuard, cast
 
-from heaveto.core.fold import SessionState
+from heaveto.core.fold import CallState, SessionState
 from heaveto.errors import (
     AnswerConflictError,
     AnswerExpiredError,
@@ -17,17 +18,21 @@ from heaveto.errors import (
     UnknownCallError,
 )
 from heaveto.events.contents import FunctionResponse, Json
-from heaveto.events.records import Answered, Paused, WaitingCall
+from heaveto.events.records import Answered, CallSettled, CallStarted, Paused, Record, WaitingCall
 
 CONFIRMATION_SUFFIX = ":confirmation"
 """A confirmation may be answered by the id of its call, or by that id and this."""
+_QUESTION_ID = re.compile(r"(.+)#(\d+)", re.ASCII | re.DOTALL)
 
 Decision: TypeAlias = Literal["approve", "deny", "value", "result"]
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An answer that someone gives. `args` are edited arguments; the rest is as in `Answered`."""
+    """An answer that someone gives. `args` are edited arguments; the rest is as in `Answered`.
+
+    `question_seq` is that of the only question of the call that it answers; 0 answers the one that is asked now.
+    """
 
     call_id: str
     decision: Decision
@@ -35,9 +40,21 @@ class Given:
     args: dict[str, Json] | None = None
     by: str = ""
     expired: bool = False
+    question_seq: int = 0
 
     def says_the_same_as(self, other: Given | Answered) -> bool:
         return (self.decision, self.value, self.args) == (other.decision, other.value, other.args)
+
+
+def question_id(call: CallState) -> str:
+    """Return the id of what a call asks now. Its next question has another one, and takes no answer to this (F90)."""
+    return f"{call.call.call_id}#{call.question_seq}"
+
+
+def addressed(answer_id: str) -> tuple[str, int]:
+    """Return the call that an id of an answer names, and the seq of its question; 0 where it names the call only."""
+    match = _QUESTION_ID.fullmatch(answer_id)
+    return (match[1], int(match[2])) if match else (answer_id.removesuffix(CONFIRMATION_SUFFIX), 0)
 
 
 def check_answers(state: SessionState, given: Sequence[Given], *, now: float) -> list[Given]:
@@ -46,7 +63,7 @@ def check_answers(state: SessionState, given: Sequence[Given], *, now: float) ->
     Raises:
         ContradictingAnswersError: two of them answer one call differently.
         UnknownCallError: no open call has the id.
-        NotWaitingError: the call asks nothing.
+        NotWaitingError: the call asks nothing, or not this any more.
         AnswerConflictError: another answer came first.
         AnswerExpiredError: it came too late.
         AnswerKindError: a decision that does not answer this kind of question.
@@ -61,6 +78,8 @@ def check_answers(state: SessionState, given: Sequence[Given], *, now: float) ->
 
 def _is_news(state: SessionState, given: Given, now: float) -> bool:
     call = state.calls.get(given.call_id)
+    if given.question_seq and (call is None or call.question_seq != given.question_seq):
+        return _is_news_of_earlier_question(state, given)
     if call is None:
         return _is_old_news(state, given)
     if call.answer is not None:
@@ -81,8 +100,36 @@ def _is_old_news(state: SessionState, given: Given) -> bool:
     first = _first_answer(state, given.call_id)
     if first is not None:
         return _is_repeat(given, first)
+    settled = next((one for one in reversed(state.records) if _settles(one, given.call_id)), None)
+    if settled is not None:
+        why = f", {settled.cause}" if settled.cause else ""
+        raise NotWaitingError(given.call_id, f"it has ended ({settled.status}{why})")
     open_calls = tuple(call.call.call_id for call in state.calls.values() if call.is_waiting)
     raise UnknownCallError("", given.call_id, open_calls)
+
+
+def _settles(record: Record, call_id: str) -> TypeGuard[CallSettled]:
+    return isinstance(record, CallSettled) and record.call_id == call_id
+
+
+def _is_news_of_earlier_question(state: SessionState, given: Given) -> bool:
+    first = answer_to(state, given.call_id, given.question_seq)
+    if first is None:
+        raise NotWaitingError(given.call_id, f"it does not ask {given.call_id}#{given.question_seq} any more")
+    return _is_repeat(given, first)
+
+
+def answer_to(state: SessionState, call_id: str, question_seq: int) -> Answered | None:
+    """Return the answer that counted for one question of a call; None if it had none before the call went on."""
+    for record in state.records[question_seq:]:
+        match record:
+            case Answered() if record.call_id == call_id:
+                return record
+            case CallStarted() | CallSettled() if record.call_id == call_id:
+                return None
+            case _:
+                pass
+    return None
 
 
 def _first_answer(state: SessionState, call_id: str) -> Answered | None:
@@ -151,13 +198,13 @@ def given_by_response(state: SessionState, response: FunctionResponse, *, by: st
     """Return what a function response in a message answers.
 
     To a confirmation: ``{"confirmed": bool}``, with `payload`, edited `args` or a `reason` if wanted; the id may be
-    that of the call or of its confirmation. To anything else: the result itself.
+    that of the call, of its confirmation or of the question. To anything else: the result itself.
 
     Raises:
         AnswerKindError: a result for a call that wants a confirmation.
         AnswerInvalidError: edited arguments that are none.
     """
-    call_id = response.call_id.removesuffix(CONFIRMATION_SUFFIX)
+    call_id, seq = addressed(response.call_id)
     asked, told = last_question(state, call_id), response.response
     kind = asked.kind if asked is not None else None
     if isinstance(told.get("confirmed"), bool) and kind in ("confirmation", "operator", None):
@@ -165,9 +212,10 @@ def given_by_response(state: SessionState, response: FunctionResponse, *, by: st
             args = told.get("args")
             if args is not None and not isinstance(args, dict):
                 raise AnswerInvalidError(call_id, "args: edited arguments are an object")
-            return Given(call_id, "approve", told.get("payload"), cast("dict[str, Json] | None", args), by)
-        return Given(call_id, "deny", told.get("reason", told.get("payload")), by=by)
+            edited = cast("dict[str, Json] | None", args)
+            return Given(call_id, "approve", told.get("payload"), edited, by, question_seq=seq)
+        return Given(call_id, "deny", told.get("reason", told.get("payload")), by=by, question_seq=seq)
     if kind in ("confirmation", "operator"):
         raise AnswerKindError(call_id, "result", kind)
     only = told["result"] if len(told) == 1 and "result" in told else told
-    return Given(call_id, "value", only, by=by)
+    return Given(call_id, "value", only, by=by, question_seq=seq)

@@ -129,6 +129,7 @@ class RunState:
             checkpoint that says something new, no answer of a model that calls nothing. A call that a model makes is
             no fruit yet, nor is it one that the call before took the process with it: else a tool that kills its
             process would do so for as long as the model asks for it (F107).
+        children: the runs that ever worked for its calls in the background; they may have begun others, and ended.
     """
 
     run_id: str
@@ -160,6 +161,7 @@ class RunState:
     checkpoints: dict[tuple[str, str], AgentCheckpoint] = field(default_factory=dict[tuple[str, str], AgentCheckpoint])
     escalated: dict[str, int] = field(default_factory=dict[str, int])
     calls: dict[str, CallState] = field(default_factory=dict[str, CallState])
+    children: list[str] = field(default_factory=list[str])
 
     @property
     def is_open(self) -> bool:
@@ -353,6 +355,8 @@ class SessionState:
             call.question = None
         if record.status != "not_started" and record.cause != "crash":
             run.fruitless = 0
+        if record.child_run:
+            run.children.append(record.child_run)
         if call.is_in_background:
             self.background[record.call_id] = call
         else:

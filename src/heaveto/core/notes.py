@@ -113,6 +113,12 @@ def late_note(wire_id: str, name: str, settled: CallSettled, *, alone: bool = Fa
     return f"[Late result of the earlier call {wire_id} to {name}, {settled.status}: {as_json(told.response)}]"
 
 
+def open_note(wire_id: str, name: str, status: OpenStatus) -> str:
+    """Return the news of a call that is still open, after the model was told something else."""
+    told = open_response(wire_id, name, status)
+    return f"[News of the earlier call {wire_id} to {name}, {status}: {as_json(told.response)}]"
+
+
 def background_note(handle: str, name: str, status: CallStatus) -> str:
     """Return the input of the run that begins because a call in the background has ended."""
     return f"[The background call {handle} to {name} has ended: {status}.]"
@@ -171,3 +177,30 @@ def foreign_result(author: str, name: str, settled: CallSettled, *, alone: bool 
 def as_json(value: Json) -> str:
     """Return a JSON value as text, the same each time."""
     return msgspec.json.encode(value).decode()
+
+
+# --- foreign histories: nothing tells what became of a call ---------------------------------------------------------
+
+_UNRECORDED: dict[str, str] = {
+    "unknown": (
+        "The outcome of this call was not recorded. It may or may not have been carried out, and may have taken "
+        "effect. Check before doing it again."
+    ),
+    "pending": _OPEN["pending"],
+    "malformed": (
+        "The arguments of this call could not be read, and no result of it was recorded. Call again with valid "
+        "arguments if it is still needed."
+    ),
+}
+
+
+def unrecorded(why: Literal["unknown", "pending", "malformed"], words: str | None, raw_args: str | None) -> Json:
+    """Return what stands for the result of a call in a history that has none; `words` replace the usual ones."""
+    told: dict[str, Json] = {"status": why, "note" if why == "pending" else "error": words or _UNRECORDED[why]}
+    return told if raw_args is None else {**told, "arguments": raw_args}
+
+
+def orphan_note(call_id: str, name: str, text: str) -> str:
+    """Quote a result whose call is not in the history."""
+    whose = " ".join(word for word in (call_id, f"to {name}" if name else "") if word)
+    return f"[Result of an earlier call{f' {whose}' if whose else ''} that is not shown: {text}]"

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from heaveto.core import notes
 from heaveto.core.fold import effective, is_within
 from heaveto.core.request import Profile, Turn, Turns
+from heaveto.core.wire_names import unique
 from heaveto.events.contents import (
     Blob,
     FileRef,
@@ -51,6 +52,15 @@ _Told: TypeAlias = CallStatus | notes.OpenStatus | Literal["quoted"]
 
 
 @dataclass(slots=True)
+class _Said:
+    """A part of the user turn to come, for requests that have seen `seq` and not yet `until`."""
+
+    seq: int
+    part: Part
+    until: int = sys.maxsize + 1
+
+
+@dataclass(slots=True)
 class _Call:
     """A call that this view has seen and whose outcome may still change.
 
@@ -58,6 +68,7 @@ class _Call:
         author: the other agent that made it; empty for a call of the view's own agent.
         facts: what became of it, in order. The newest one that a request has seen is what that request tells.
         told: what was said of it for good; news go into a later turn. None while that may still change.
+        news: what is to be said since, of a call that is still open; the next fact takes its place.
         stop_seq: where it was asked to stop alone, without its run; 0 if it was not.
     """
 
@@ -67,6 +78,7 @@ class _Call:
     author: str = ""
     facts: list[_Fact] = field(default_factory=list[_Fact])
     told: _Told | None = None
+    news: _Said | None = None
     stop_seq: int = 0
 
     @property
@@ -136,7 +148,7 @@ class View:
         # Told for good, and then the frontier: the calls of the last model turn, and what a user turn will hold.
         self._done: list[Turn] = []
         self._calls: list[_Call] = []
-        self._parts: list[tuple[int, Part]] = []
+        self._parts: list[_Said] = []
         # What later records may refer to.
         self._known: dict[str, _Call] = {}
         self._used_ids: set[str] = set()
@@ -174,7 +186,8 @@ class View:
         for call in self._calls:
             self._fix(call, sys.maxsize)
         self._done, self._calls = [], []
-        self._parts = [(0, part) for part in _said(summary.summary.parts)]
+        self._parts = []
+        self._say(0, summary.summary.parts)
 
     def _take(self, record: Record) -> None:
         match record:
@@ -187,7 +200,7 @@ class View:
             case RunStarted() if self._sees(""):
                 self._open_runs.add(record.run_id)
                 if record.attempt == 1:
-                    self._parts.extend((record.seq, part) for part in _said(record.input.parts))
+                    self._say(record.seq, record.input.parts)
             case RunEnded() if record.run_id in self._open_runs:
                 self._open_runs.discard(record.run_id)
                 self._note(record.seq, notes.ended_note(record.outcome, record.cause, record.error))
@@ -209,7 +222,7 @@ class View:
         if not self._sees(record.branch):
             return
         if record.author == "user":
-            self._parts.extend((record.seq, part) for part in _said(record.parts))
+            self._say(record.seq, record.parts)
         elif record.interrupted == "guardrail":
             self._note(record.seq, notes.WITHHELD)  # what a guardrail blocked is never told again (F155)
         elif record.author == self._agent and is_within(self._branch, record.branch):
@@ -231,13 +244,11 @@ class View:
 
     def _tell(self, seen: int) -> None:
         """Fix the frontier as the request that saw `seen` had it; carry over what came later."""
-        carried = [(seq, part) for seq, part in self._parts if seq > seen]
-        self._parts = [(seq, part) for seq, part in self._parts if seq <= seen]
         self._done.extend(self._tail(seen))
-        self._parts = carried
+        self._parts = [said for said in self._parts if said.seq > seen]
         for call in self._calls:
             self._fix(call, seen)
-        self._parts.sort(key=lambda entry: entry[0])
+        self._parts.sort(key=lambda said: said.seq)
         self._calls = []
 
     def _fix(self, call: _Call, seen: int) -> None:
@@ -252,8 +263,9 @@ class View:
         tail: list[Turn] = []
         if self._calls:
             tail.append(Turn("tool", tuple(call.response(seen) for call in self._calls)))
-        if self._parts:
-            tail.append(Turn("user", tuple(part for _, part in self._parts)))
+        said = tuple(said.part for said in self._parts if said.seq <= seen < said.until)
+        if said:
+            tail.append(Turn("user", said))
         elif not self._calls:
             tail.append(Turn("user", (Text(text=notes.CONTINUE),)))
         return tuple(tail)
@@ -267,7 +279,7 @@ class View:
                 self._note(record.seq, notes.foreign_call(record.author, part))
                 self._known[part.call_id] = _Call(part.call_id, "", part.name, record.author, told="quoted")
             elif isinstance(part, (Blob, FileRef)):
-                self._parts.append((record.seq, part))
+                self._parts.append(_Said(record.seq, part))
         if record.interrupted is not None:
             self._note(record.seq, f"[{record.author} was cut off there.]")
 
@@ -283,10 +295,18 @@ class View:
             call.stop_seq = seq
 
     def _tell_news(self, call: _Call, fact: _Fact) -> None:
-        """Say how a call turned out of which something else was said before."""
-        if call.told is None or not isinstance(fact, CallSettled) or call.told == fact.status:
+        """Say what became of a call of which something else was said before."""
+        status = fact.status if isinstance(fact, CallSettled) else _open_status(fact)
+        if call.told is None or (call.told == status and call.news is None):
             return
-        call.told, alone = fact.status, call.stopped_alone(fact)
+        if call.news is not None:
+            call.news.until = fact.seq
+        if not isinstance(fact, CallSettled):
+            if not call.author:
+                call.news = _Said(fact.seq, Text(text=notes.open_note(call.wire_id, call.name, _open_status(fact))))
+                self._parts.append(call.news)
+            return
+        call.told, call.news, alone = fact.status, None, call.stopped_alone(fact)
         if call.author:
             self._note(fact.seq, notes.foreign_result(call.author, call.name, fact, alone=alone))
         else:
@@ -298,7 +318,10 @@ class View:
 
     def _note(self, seq: int, text: str | None) -> None:
         if text is not None:
-            self._parts.append((seq, Text(text=text)))
+            self._parts.append(_Said(seq, Text(text=text)))
+
+    def _say(self, seq: int, parts: Sequence[Part]) -> None:
+        self._parts.extend(_Said(seq, part) for part in _said(parts))
 
     def _sendable(self, record: Message) -> tuple[list[Part], list[_Call]]:
         """Return the message's parts as this provider may get them, and its calls."""
@@ -319,10 +342,7 @@ class View:
     def _wire_id(self, part: FunctionCall) -> str:
         """The provider's own id for a call it made, as long as that is unique; else ours (F20)."""
         wanted = part.provider_id if part.provider_id and part.provider == self._profile.name else part.call_id
-        wire_id, count = wanted, 1
-        while wire_id in self._used_ids:
-            count += 1
-            wire_id = f"{part.call_id}_{count}" if count > 2 else part.call_id
+        wire_id = unique(wanted, self._used_ids, then=part.call_id)
         self._used_ids.add(wire_id)
         return wire_id
 

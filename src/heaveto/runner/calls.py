@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from heaveto.agents.llm import LlmAgent
 from heaveto.agents.tool import AgentTool
-from heaveto.core.answers import Given, check_answers
+from heaveto.core.answers import Given, answer_to, check_answers, question_id
 from heaveto.core.fold import CallState, SessionState, calls_around
 from heaveto.errors import AnswerError, DetachError, GuardTakenError, LogMovedError, UnknownCallError
 from heaveto.events.contents import Json
@@ -28,6 +28,7 @@ class Question:
     """A call that waits for an answer.
 
     Attributes:
+        question_id: to answer this question and no later one of the same call.
         run_id, call_id, tool, args: the call.
         kind: what it waits for, see `WaitingKind`.
         hint, payload: for whoever answers.
@@ -36,6 +37,7 @@ class Question:
         deadline: epoch seconds at which its default is taken.
     """
 
+    question_id: str
     run_id: str
     call_id: str
     kind: WaitingKind
@@ -53,8 +55,8 @@ def open_questions(state: SessionState) -> list[Question]:
     asked = [(call, call.question) for call in state.calls.values() if call.is_waiting]
     return [
         Question(
-            call.run_id, call.call.call_id, one.kind, one.name, one.hint, one.schema, one.args, one.payload, one.path,
-            one.deadline,
+            question_id(call), call.run_id, call.call.call_id, one.kind, one.name, one.hint, one.schema, one.args,
+            one.payload, one.path, one.deadline,
         )
         for call, one in sorted(asked, key=lambda pair: pair[0].question_seq)
         if one is not None
@@ -155,6 +157,10 @@ class CallDesk:
         )  # fmt: skip
 
     def _standing(self, given: Given) -> Answered:
+        if given.question_seq:
+            first = answer_to(self._log.state, given.call_id, given.question_seq)
+            if first is not None:
+                return first
         for record in reversed(self._log.state.records):
             if isinstance(record, Answered) and record.call_id == given.call_id:
                 return record

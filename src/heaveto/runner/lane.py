@@ -157,9 +157,19 @@ class Lane:
             self._inbox.withdrawn.add(run_id)
 
     async def stop_background(self, run_id: str | None, cause: Cause, *, by: str = "", reason: str = "") -> None:
-        """Stop the calls in the background, those of one run or all, and wait up to the grace for their ends."""
-        calls = [call for call in self.log.state.background.values() if run_id in (None, call.run_id)]
-        await self.stop_calls(calls, cause, by=by, reason=reason)
+        """Stop what works in the background for one run, or for all, and wait up to the grace for its end.
+
+        That are the calls that are open, and what runs that worked for a call and have ended had begun themselves.
+        """
+        state = self.log.state
+        calls = [call for call in state.background.values() if run_id in (None, call.run_id)]
+        runs = state.runs.values() if run_id is None else [state.run(run_id)]
+        at_work = {call.settled.child_run for call in calls if call.settled is not None}
+        ended = [child for run in runs for child in run.children if child not in at_work]
+        await asyncio.gather(
+            self.stop_calls(calls, cause, by=by, reason=reason),
+            *(self._services.children.stop(self._services, child, cause, by) for child in ended),
+        )
 
     async def stop_calls(self, calls: Sequence[CallState], cause: Cause, *, by: str = "", reason: str = "") -> None:
         """Stop such calls, and the runs that work for them."""

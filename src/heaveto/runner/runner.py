@@ -21,7 +21,7 @@ from heaveto.agents.llm import LlmAgent
 from heaveto.artifacts.base import ArtifactService
 from heaveto.artifacts.in_store import StoreArtifacts
 from heaveto.clock import Clock, SystemClock
-from heaveto.core.answers import CONFIRMATION_SUFFIX, Decision, Given, given_by_response, last_question
+from heaveto.core.answers import Decision, Given, addressed, given_by_response, last_question
 from heaveto.core.close import Ending, report_since
 from heaveto.core.fold import RunState
 from heaveto.core.gate import GateState
@@ -392,7 +392,8 @@ class Runner:
         The same answer again is harmless, from wherever it comes. Return the answer that counts.
 
         Args:
-            run_id, call_id: the call, as `questions` lists it; of a confirmation also ``<call id>:confirmation``.
+            run_id, call_id: the call, as `questions` lists it; of a confirmation also ``<call id>:confirmation``. With
+                `Question.question_id` in its place, a late repeat cannot answer what the call asks next.
             value: what was asked for, checked against the question's schema. With a yes, something for the tool, which
                 finds it in `ctx.confirmation`; it never is the yes or no itself, so a bool and `confirmed` are refused.
             accept: False says no, with `value` as the reason if there is one.
@@ -409,7 +410,7 @@ class Runner:
         if (not accept) + (args is not None) + as_result > 1:
             raise InputError("answer: accept=False, args= and as_result=True are three different answers; pass one")
         lane = await self._lane_of(run_id)
-        call_id = call_id.removesuffix(CONFIRMATION_SUFFIX)
+        call_id, question_seq = addressed(call_id)
         call = lane.log.state.calls.get(call_id)
         if call is not None and call.run_id != run_id:
             raise UnknownCallError(run_id, call_id, ())
@@ -423,7 +424,8 @@ class Runner:
         if decision == "approve" and (isinstance(value, bool) or (isinstance(value, Mapping) and "confirmed" in value)):
             raise AnswerInvalidError(call_id, "value: say yes or no with accept=; a value goes to the tool, with a yes")
         recorded = _as_recorded("answer", value)
-        given = Given(call_id, decision, recorded, dict(args) if args is not None else None, by)
+        edited = dict(args) if args is not None else None
+        given = Given(call_id, decision, recorded, edited, by, question_seq=question_seq)
         return (await CallDesk(self._services, lane.log).answer([given]))[0]
 
     def _require_tree(self, run: RunState) -> None:

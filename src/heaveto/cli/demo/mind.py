@@ -37,8 +37,9 @@ def mind(pace_seconds: float) -> Callable[[Body], Answer]:
     """Return the function that answers requests; streamed words come at this pace."""
 
     def answer(body: Body) -> Answer:
-        if body["messages"][-1]["role"] == "tool":
-            return _spoken(_about_results(last_results(body)), pace_seconds)
+        returned = last_results(body)
+        if returned:
+            return _spoken(_about_results(returned), pace_seconds)
         return _to_user(body, pace_seconds)
 
     return answer

@@ -1,9 +1,10 @@
-"""Whether a provider accepts a request body: one pure validator per format.
+"""Whether a provider accepts a request body: one pure validator per format, and `validate` in front of them.
 
 A validator returns the first `Violation` that it finds, or None. Rules that no public report confirms are only applied
 with ``strict_unconfirmed=True``: what we send must keep them too, what others send need not.
 """
 
+from heaveto.core.validate.front import ALIASES, FORMATS, validate
 from heaveto.core.validate.violation import Violation
 
-__all__ = ["Violation"]
+__all__ = ["ALIASES", "FORMATS", "Violation", "validate"]

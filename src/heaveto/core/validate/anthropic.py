@@ -1,259 +1,90 @@
-"""The rules of Anthropic Messages: shape, pairing, server tools, tail.
+"""The rules of Anthropic Messages: shape, pairing, server tools, tail, thinking.
 
-Messages of one role in a row are one turn; errors name the original indices.
+Messages of one role in a row are one turn; errors name the original indices. What depends on the model is an option;
+the defaults are those of current models.
 """
 
 from __future__ import annotations
 
-import re
-from itertools import pairwise
+from collections.abc import Mapping
 
-import msgspec
-
-from heaveto.core.validate.violation import Body, Violation, objects, text
-
-_ID = re.compile(r"[a-zA-Z0-9_-]+", re.ASCII)
-_NAME_LENGTH = 200
-_DECLARED_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}", re.ASCII)
+from heaveto.core.validate.anthropic_blocks import shape_violation
+from heaveto.core.validate.anthropic_pairing import pairing_violation, server_violation, undeclared_violation
+from heaveto.core.validate.anthropic_thinking import Thinking, choice_violation, tail_violation, thinking_violation
+from heaveto.core.validate.turns import Turn, rejected, turns_of
+from heaveto.core.validate.violation import Body, Violation, objects
 
 
-class _Block(msgspec.Struct, frozen=True):
-    message: int
-    index: int
-    block: Body
+def validate(
+    body: Body,
+    *,
+    strict_unconfirmed: bool = False,
+    prefill: bool = False,
+    thinking: Thinking = "adaptive",
+    issued_thinking: Mapping[str, str] | None = None,
+    tools_known: bool = True,
+    tools_required: bool = False,
+    system_messages: bool = True,
+    forced_choice: bool = True,
+    older_wording: bool = False,
+) -> Violation | None:
+    """Return the first rule that a request body breaks, or None.
 
-    @property
-    def kind(self) -> str:
-        return text(self.block.get("type"))
-
-    @property
-    def where(self) -> str:
-        return f"messages.{self.message}.content.{self.index}"
-
-
-class _Merged(msgspec.Struct, frozen=True):
-    role: str
-    first: int
-    blocks: list[_Block]
-
-    def of(self, kind: str) -> list[_Block]:
-        return [block for block in self.blocks if block.kind == kind]
-
-
-def validate(body: Body, *, strict_unconfirmed: bool = False, prefill: bool = False) -> Violation | None:
-    """Return the first rule that a request body breaks, or None. `prefill`: the model goes on from a last answer."""
+    Args:
+        body: the body of a request.
+        strict_unconfirmed: judge what no public report confirms too.
+        prefill: the model goes on from a last answer, as those before 4.6 do (A12).
+        thinking: what the model does where the body does not say it (A14, A14').
+        issued_thinking: the thoughts that the model has had, by their signatures; all else is refused (A15).
+        tools_known: the body tells which tools there are (A20, A21).
+        tools_required: the model or gateway wants tools declared where blocks of tools are (A21).
+        system_messages: the model takes messages of the role system, at their places (A25).
+        forced_choice: the model lets itself be forced to call (A30).
+        older_wording: calls without results are named in the words that Bedrock and Vertex still have (A1').
+    """
     messages = objects(body.get("messages"))
-    turns = _merged(messages)
+    turns = turns_of([message for message in messages if message.get("role") != "system"])
     return (
-        _content_violation(messages)
-        or _shape_violation(turns, strict_unconfirmed)
-        or _declared_violation(body)
-        or _pairing_violation(turns, strict_unconfirmed, prefill)
-        or _server_violation(turns)
-        or (None if prefill else _tail_violation(turns))
+        shape_violation(body, messages, turns, strict_unconfirmed)
+        or _system_violation(messages, system_messages)
+        or choice_violation(body, forced_choice=forced_choice, default=thinking)
+        or pairing_violation(turns, strict_unconfirmed=strict_unconfirmed, prefill=prefill, older_wording=older_wording)
+        or server_violation(turns)
+        or (undeclared_violation(body, turns, tools_required=tools_required) if tools_known else None)
+        or tail_violation(turns, prefill=prefill, strict_unconfirmed=strict_unconfirmed)
+        or thinking_violation(body, turns, default=thinking, issued=issued_thinking)
         or (_head_violation(turns) if strict_unconfirmed else None)
     )
 
 
-def _rejected(rule: str, message: str, *, sure: bool = True) -> Violation:
-    error = {"type": "invalid_request_error", "message": message}
-    return Violation(rule, 400, {"type": "error", "error": error, "request_id": "req_emulated"}, unconfirmed=not sure)
-
-
-def _merged(messages: list[Body]) -> list[_Merged]:
-    turns: list[_Merged] = []
-    for index, message in enumerate(messages):
-        role = text(message.get("role"))
-        if not turns or turns[-1].role != role:
-            turns.append(_Merged(role, index, []))
-        turns[-1].blocks.extend(_Block(index, place, block) for place, block in enumerate(_blocks(message)))
-    return turns
-
-
-def _blocks(message: Body) -> list[Body]:
-    content = message.get("content")
-    return [{"type": "text", "text": content}] if isinstance(content, str) else objects(content)
-
-
-def _content_violation(messages: list[Body]) -> Violation | None:
-    for index, message in enumerate(messages):
-        is_final_assistant = index == len(messages) - 1 and message.get("role") == "assistant"
-        if not message.get("content") and not is_final_assistant:
-            words = "all messages must have non-empty content except for the optional final assistant message"
-            return _rejected("A9", f"messages.{index}: {words}")
-    return None
-
-
-def _shape_violation(turns: list[_Merged], strict_unconfirmed: bool) -> Violation | None:
-    for turn in turns:
-        for block in turn.blocks:
-            broken = _block_violation(block)
-            if broken is None and strict_unconfirmed:
-                broken = _place_violation(turn, block)
-            if broken is not None:
-                return broken
-    return None
-
-
-def _block_violation(block: _Block) -> Violation | None:
-    match block.kind:
-        case "text":
-            return _text_violation(text(block.block.get("text")))
-        case "tool_use":
-            return _call_violation(block)
-        case "tool_result" if block.block.get("is_error") is True and not block.block.get("content"):
-            return _rejected("A11", f"{block.where}.tool_result: content cannot be empty if `is_error` is true")
-        case _:
-            return None
-
-
-def _text_violation(value: str) -> Violation | None:
-    if not value:
-        return _rejected("A10", "messages: text content blocks must be non-empty")
-    if not value.strip():
-        return _rejected("A10", "messages: text content blocks must contain non-whitespace text")
-    return None
-
-
-def _call_violation(block: _Block) -> Violation | None:
-    name, where = text(block.block.get("name")), f"{block.where}.tool_use"
-    if not _ID.fullmatch(text(block.block.get("id"))):
-        return _rejected("A6", f"{where}.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
-    if not name:
-        return _rejected("A7", f"{where}.name: String should have at least 1 character")
-    if len(name) > _NAME_LENGTH:
-        return _rejected("A7", f"{where}.name: String should have at most {_NAME_LENGTH} characters")
-    if not isinstance(block.block.get("input"), dict):
-        return _rejected("A8", f"{where}.input: Input should be a valid dictionary")
-    return None
-
-
-def _place_violation(turn: _Merged, block: _Block) -> Violation | None:
-    wrong = "tool_use" if turn.role == "user" else "tool_result"
-    if block.kind != wrong:
-        return None
-    return _rejected("A27", f"{block.where}: `{wrong}` blocks are not allowed in `{turn.role}` messages", sure=False)
-
-
-def _declared_violation(body: Body) -> Violation | None:
-    for index, tool in enumerate(objects(body.get("tools"))):
-        if "input_schema" in tool and not _DECLARED_NAME.fullmatch(text(tool.get("name"))):
-            words = f"tools.{index}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
-            return _rejected("A7", words)
-    return None
-
-
-def _pairing_violation(turns: list[_Merged], strict_unconfirmed: bool, prefill: bool) -> Violation | None:
-    known: set[str] = set()
-    for before, turn in pairwise([_Merged("", 0, []), *turns]):
-        broken = (
-            _results_violation(before, turn)
-            or _unanswered(before, turn)
-            or _duplicate_use(turn, known if strict_unconfirmed else set(), sure=not strict_unconfirmed)
-        )
-        if broken is not None:
-            return broken
-        known.update(text(block.block.get("id")) for block in turn.of("tool_use"))
-    return _unanswered(turns[-1], None) if turns and prefill else None
-
-
-def _results_violation(before: _Merged, turn: _Merged) -> Violation | None:
-    asked = (
-        {text(block.block.get("id")) for block in before.of("tool_use")} if before.role == "assistant" else set[str]()
+def model_violation(body: Body, *, strict_unconfirmed: bool, prefill: bool) -> Violation | None:
+    """Return what the model refuses where a service has judged the rest: tail and thinking."""
+    turns = turns_of([message for message in objects(body.get("messages")) if message.get("role") != "system"])
+    return tail_violation(turns, prefill=prefill, strict_unconfirmed=strict_unconfirmed) or thinking_violation(
+        body, turns, default="adaptive", issued=None
     )
-    answered: set[str] = set()
-    for block in turn.of("tool_result"):
-        call_id = text(block.block.get("tool_use_id"))
-        if call_id not in asked:
-            words = (
-                f"{block.where}: unexpected `tool_use_id` found in `tool_result` blocks: {call_id}. Each `tool_result` "
-                "block must have a corresponding `tool_use` block in the previous message."
-            )
-            return _rejected("A2", words)
-        if call_id in answered:
-            words = (
-                f"{block.where}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: "
-            )
-            return _rejected("A4", words + call_id)
-        answered.add(call_id)
+
+
+def _system_violation(messages: list[Body], system_messages: bool) -> Violation | None:
+    """A system message stands before an assistant turn, or at the end and after a user turn (A25)."""
+    roles = [message.get("role") for message in messages]
+    for index, role in enumerate(roles):
+        if role != "system":
+            continue
+        if not system_messages:
+            words = 'Unexpected role "system". The Messages API accepts a top-level `system` parameter.'
+            return rejected("A25", f"messages: {words}")
+        following = roles[index + 1] if index + 1 < len(roles) else None
+        before = roles[index - 1] if index else None
+        if following not in ("assistant", "system") and not (following is None and before in ("user", "system")):
+            words = "`system` messages must directly precede an `assistant` message, or end the conversation"
+            return rejected("A25", f"messages.{index}: {words}")
     return None
 
 
-def _unanswered(before: _Merged, turn: _Merged | None) -> Violation | None:
-    asked = [text(block.block.get("id")) for block in before.of("tool_use")]
-    if before.role != "assistant" or not asked:
-        return None
-    blocks = turn.blocks if turn is not None else []
-    first = next((place for place, block in enumerate(blocks) if block.kind != "tool_result"), len(blocks))
-    leading = {text(block.block.get("tool_use_id")) for block in blocks[:first]}
-    anywhere = {text(block.block.get("tool_use_id")) for block in blocks}
-    missing = [call_id for call_id in asked if call_id not in leading]
-    if not missing:
-        return None
-    rule = "A3" if anywhere.issuperset(asked) else "A1"
-    index = turn.first if turn is not None else before.first
-    words = (
-        f"messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: "
-        f"{', '.join(missing)}. "
-        "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
-    )
-    return _rejected(rule, words)
-
-
-def _duplicate_use(turn: _Merged, known: set[str], *, sure: bool) -> Violation | None:
-    seen: set[str] = set()
-    for block in turn.of("tool_use"):
-        call_id = text(block.block.get("id"))
-        if call_id in seen or call_id in known:
-            return _rejected("A5", f"{block.where}: `tool_use` ids must be unique", sure=sure or call_id in seen)
-        seen.add(call_id)
-    return None
-
-
-def _server_violation(turns: list[_Merged]) -> Violation | None:
-    used: dict[str, tuple[int, _Block]] = {}
-    answered: set[str] = set()
-    for place, turn in enumerate(turns):
-        for block in turn.blocks:
-            if block.kind in ("server_tool_use", "mcp_tool_use"):
-                used[text(block.block.get("id"))] = (place, block)
-            elif block.kind.endswith("_tool_result"):
-                call_id = text(block.block.get("tool_use_id"))
-                if call_id not in used:
-                    return _orphan_server_result(block, call_id)
-                answered.add(call_id)
-    for call_id, (place, block) in used.items():
-        if call_id not in answered and not _only_results(turns[place + 1 :]):
-            name = block.block.get("name")
-            words = (
-                f"`{name}` tool use with id `{call_id}` was found without a corresponding `{name}_tool_result` block"
-            )
-            return _rejected("A17", f"{block.where}: {words}")
-    return None
-
-
-def _orphan_server_result(block: _Block, call_id: str) -> Violation:
-    words = (
-        f"{block.where}: unexpected `tool_use_id` found in `{block.kind}` blocks: {call_id}. Each `{block.kind}` block "
-        "must have a corresponding `server_tool_use` block before it."
-    )
-    return _rejected("A18", words)
-
-
-def _only_results(turns: list[_Merged]) -> bool:
-    return all(block.kind == "tool_result" for turn in turns for block in turn.blocks)
-
-
-def _tail_violation(turns: list[_Merged]) -> Violation | None:
-    if not turns or turns[-1].role != "assistant":
-        return None
-    words = "This model does not support assistant message prefill. The conversation must end with a user message."
-    return _rejected("A12", words)
-
-
-def _head_violation(turns: list[_Merged]) -> Violation | None:
+def _head_violation(turns: list[Turn]) -> Violation | None:
     if not turns:
-        return _rejected("A29", "messages: at least one message is required", sure=False)
+        return rejected("A29", "messages: at least one message is required", sure=False)
     if turns[0].role != "user":
-        return _rejected("A24", 'messages: first message must use the "user" role', sure=False)
+        return rejected("A24", 'messages: first message must use the "user" role', sure=False)
     return None

@@ -1,23 +1,16 @@
-"""The rules of Gemini generateContent, G1 to G10: parts and roles, turns, tail, signatures."""
+"""The rules of Gemini generateContent, G0 to G20: parts and roles, turns, tail, signatures, what stands beside.
+
+Keys may be written as in JSON (``functionCall``) or as in the SDKs (``function_call``), as the API takes both.
+"""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Collection
 
-from heaveto.core.validate.violation import Body, Violation, fields, objects, text
+from heaveto.core.validate.gemini_parts import declared_violation, part_violation, rejected, with_json_keys
+from heaveto.core.validate.violation import Body, Violation, fields, is_objects, objects, repeated, text
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", re.ASCII)
-_DATA = {
-    "text",
-    "inlineData",
-    "fileData",
-    "functionCall",
-    "functionResponse",
-    "executableCode",
-    "codeExecutionResult",
-    "toolCall",
-    "toolResponse",
-}
+NO_SIGNATURE = ("skip_thought_signature_validator", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=")
 _COUNT = (
     "Please ensure that the number of function response parts is equal to the number of function call parts of the "
     "function call turn."
@@ -28,70 +21,81 @@ _AFTER_USER = (
 )
 
 
-def validate(body: Body, *, strict_unconfirmed: bool = False, signatures: bool = False) -> Violation | None:
-    """Return the first rule that a request body breaks, or None. `signatures` is for Gemini 3 and later (G10)."""
-    contents = objects(body.get("contents"))
+def validate(
+    body: Body,
+    *,
+    strict_unconfirmed: bool = False,
+    signatures: bool = False,
+    issued_signatures: Collection[str] | None = None,
+    prefill: bool = False,
+    results_alone: bool = True,
+    server_calls: bool = True,
+    vertex: bool = False,
+) -> Violation | None:
+    """Return the first rule that a request body breaks, or None.
+
+    Args:
+        body: the body of a request.
+        strict_unconfirmed: judge what no public report confirms too.
+        signatures: the model wants its calls signed, as Gemini 3 and later do (G10).
+        issued_signatures: the signatures that the model has given; others are refused, but for the stand-ins (G12).
+        prefill: the model goes on from a last model turn, as those before Gemini 3 do (G5).
+        results_alone: text beside results is refused, as Vertex does; AI Studio takes it for the model's (G9).
+        server_calls: the model takes calls that the provider executed back, as Gemini 3 and later do (G17).
+        vertex: Vertex and its words; it refuses empty texts too (G6, G7, G12).
+    """
+    if not is_objects(body.get("contents", [])):
+        return rejected("G0", "* GenerateContentRequest.contents: contents is not specified")
+    contents = [_content(content) for content in objects(body.get("contents"))]
     for index, content in enumerate(contents):
-        broken = _content_violation(index, content, strict_unconfirmed)
+        broken = _content_violation(
+            index, content, strict_unconfirmed=strict_unconfirmed, server_calls=server_calls, vertex=vertex
+        )
         if broken is not None:
             return broken
-    return _turns_violation(contents) or _tail_violation(contents) or (_unsigned(contents) if signatures else None)
+        if results_alone and 0 < _count(content, "functionResponse") < len(content["parts"]):
+            return rejected("G9", _COUNT)
+    return (
+        _turns_violation(contents, strict_unconfirmed)
+        or (None if prefill else _tail_violation(contents))
+        or (_unsigned(contents) if signatures else None)
+        or (_foreign(contents, issued_signatures, vertex) if issued_signatures is not None else None)
+        or declared_violation(body)
+    )
 
 
-def _rejected(rule: str, message: str, *, sure: bool = True) -> Violation:
-    error = {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}
-    return Violation(rule, 400, {"error": error}, unconfirmed=not sure)
+def _content(content: Body) -> Body:
+    return {**content, "parts": [with_json_keys(part) for part in objects(content.get("parts"))]}
 
 
-def _content_violation(index: int, content: Body, strict_unconfirmed: bool) -> Violation | None:
-    if content.get("role", "user") not in ("user", "model"):
-        return _rejected("G8", "Please use a valid role: user, model.")
-    parts = objects(content.get("parts"))
-    if not parts:
+def _content_violation(
+    index: int, content: Body, *, strict_unconfirmed: bool, server_calls: bool, vertex: bool
+) -> Violation | None:
+    if (content.get("role") or "user") not in ("user", "model"):
+        return rejected("G8", "Please use a valid role: user, model.")
+    if not content["parts"]:
         where = f"* GenerateContentRequest.contents[{index}].parts"
-        return _rejected("G6", f"{where}: contents.parts must not be empty.")
-    for place, part in enumerate(parts):
-        broken = _part_violation(f"contents[{index}].parts[{place}]", part)
-        if broken is None and strict_unconfirmed:
-            broken = _unconfirmed_part_violation(f"contents[{index}].parts[{place}]", part)
+        of_vertex = "Unable to submit request because it must include at least one parts field"
+        return rejected("G6", of_vertex if vertex else f"{where}: contents.parts must not be empty.")
+    for place, part in enumerate(content["parts"]):
+        broken = part_violation(
+            f"contents[{index}].parts[{place}]",
+            part,
+            strict_unconfirmed=strict_unconfirmed,
+            server_calls=server_calls,
+            vertex=vertex,
+        )
         if broken is not None:
             return broken
-    return _mixed_violation(parts)
-
-
-def _part_violation(where: str, part: Body) -> Violation | None:
-    if _DATA.isdisjoint(part):
-        words = "required oneof field 'data' must have one initialized field"
-        return _rejected("G7", f"* GenerateContentRequest.{where}.data: {words}")
     return None
 
 
-def _unconfirmed_part_violation(where: str, part: Body) -> Violation | None:
-    if part.get("text") == "":
-        return _rejected("G7", "Unable to submit request because Model input cannot be empty.", sure=False)
-    for key, value_key in (("functionCall", "args"), ("functionResponse", "response")):
-        if key not in part:
-            continue
-        function = fields(part[key])
-        name = function.get("name")
-        if not name:
-            return _rejected("G15", f"* GenerateContentRequest.{where}.{key}.name: Name cannot be empty", sure=False)
-        if not _NAME.fullmatch(text(name)):
-            return _rejected("G18", f"Invalid function name at {where}", sure=False)
-        if not isinstance(function.get(value_key, {}), dict):
-            return _rejected("G16", f"Invalid value at '{where}.{key}.{value_key}' (TYPE_MESSAGE)", sure=False)
-    return None
-
-
-def _mixed_violation(parts: list[Body]) -> Violation | None:
-    results = sum("functionResponse" in part for part in parts)
-    return _rejected("G9", _COUNT) if 0 < results < len(parts) else None
-
-
-def _turns_violation(contents: list[Body]) -> Violation | None:
+def _turns_violation(contents: list[Body], strict_unconfirmed: bool) -> Violation | None:
     before: Body | None = None
     for content in contents:
         broken = _turn_violation(before, content)
+        if broken is None and strict_unconfirmed and before is not None:
+            broken = _ids_violation(before, content)
         if broken is not None:
             return broken
         before = content
@@ -102,42 +106,68 @@ def _turn_violation(before: Body | None, content: Body) -> Violation | None:
     calls = _count(before, "functionCall") if before is not None else 0
     results = _count(content, "functionResponse")
     if results and not calls:
-        return _rejected("G2", _AFTER_CALL)
+        return rejected("G2", _AFTER_CALL)
     if calls and not results:
-        return _rejected("G4", _COUNT)
+        return rejected("G4", _COUNT)
     if results != calls:
-        return _rejected("G1", _COUNT)
+        return rejected("G1", _COUNT)
     if _count(content, "functionCall") and (before is None or before.get("role") == "model"):
-        return _rejected("G3", _AFTER_USER)
+        return rejected("G3", _AFTER_USER)
     return None
 
 
+def _ids_violation(before: Body, content: Body) -> Violation | None:
+    """Ids are optional; where both sides have them, they should be the same (G14)."""
+    asked, answered = _ids(before, "functionCall"), _ids(content, "functionResponse")
+    if not asked or not answered or (set(answered) <= set(asked) and repeated(answered) is None):
+        return None
+    return rejected("G14", _COUNT, sure=False)
+
+
+def _ids(content: Body, key: str) -> list[str]:
+    ids = [fields(part[key]).get("id") for part in content["parts"] if key in part]
+    return [text(value) for value in ids if value] if all(ids) else []
+
+
 def _count(content: Body, key: str) -> int:
-    return sum(key in part for part in objects(content.get("parts")))
+    return sum(key in part for part in content["parts"])
 
 
 def _tail_violation(contents: list[Body]) -> Violation | None:
     if not contents or contents[-1].get("role") != "model":
         return None
-    return _rejected("G5", "Requests ending with a model turn are not supported.")
+    if len(contents) == 1:
+        return rejected(
+            "G5", "Please ensure that single turn requests end with a user role or the role field is empty."
+        )
+    return rejected("G5", "Requests ending with a model turn are not supported.")
 
 
 def _unsigned(contents: list[Body]) -> Violation | None:
     for place in range(_current_turn(contents), len(contents)):
-        calls = [part for part in objects(contents[place].get("parts")) if "functionCall" in part]
+        calls = [part for part in contents[place]["parts"] if "functionCall" in part]
         if calls and not calls[0].get("thoughtSignature"):
-            name = fields(calls[0]["functionCall"]).get("name", "")
+            name = text(fields(calls[0]["functionCall"]).get("name"))
             words = (
                 "Function call is missing a thought_signature in functionCall parts. "
                 f"Additional data, function call `default_api:{name}` , position {place + 1}."
             )
-            return _rejected("G10", words)
+            return rejected("G10", words)
     return None
 
 
 def _current_turn(contents: list[Body]) -> int:
     """Return where the current turn begins: after the last user content that holds no result."""
     for place in range(len(contents) - 1, -1, -1):
-        if contents[place].get("role", "user") == "user" and not _count(contents[place], "functionResponse"):
+        if (contents[place].get("role") or "user") == "user" and not _count(contents[place], "functionResponse"):
             return place + 1
     return 0
+
+
+def _foreign(contents: list[Body], issued: Collection[str], vertex: bool) -> Violation | None:
+    for content in contents:
+        for part in content["parts"]:
+            signature = text(part.get("thoughtSignature"))
+            if signature and signature not in issued and signature not in NO_SIGNATURE:
+                return rejected("G12", "Invalid thought signature." if vertex else "Corrupted thought signature.")
+    return None

@@ -1,142 +1,172 @@
-"""The rules of OpenAI Chat Completions, O1 to O16: first the schema, then the sequence."""
+"""The rules of Chat Completions, O0 to O16 and Q1 to Q5: first the schema, then the sequence, then the tools.
+
+What differs between the servers that speak it is in the dialects.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from heaveto.core.validate.violation import Body, Violation, fields, objects, repeated, text
+import msgspec
+
+from heaveto.core.validate.chat_dialect import OPENAI, Breach, Dialect
+from heaveto.core.validate.violation import Body, Violation, fields, is_objects, objects, repeated, text
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]+", re.ASCII)
 _ID_LENGTH, _NAME_LENGTH = 40, 64
-_NO_ARRAY = "empty array. Expected an array with minimum length 1, but got an empty array instead."
 
 
-def validate(body: Body, *, strict_unconfirmed: bool = False) -> Violation | None:
-    """Return the first rule that a request body breaks, or None."""
-    messages = objects(body.get("messages"))
-    if not messages:
-        return _rejected("O8", f"Invalid 'messages': {_NO_ARRAY}", "messages", "empty_array")
-    for index, message in enumerate(messages):
-        broken = _message_violation(index, message)
-        if broken is not None:
-            return broken
-    return _sequence_violation(messages, strict_unconfirmed) or (_tools_violation(body) if strict_unconfirmed else None)
+def validate(
+    body: Body,
+    *,
+    strict_unconfirmed: bool = False,
+    dialect: Dialect = OPENAI,
+    long_ids: bool = False,
+    images_in_results: bool = False,
+    thinking: bool = True,
+) -> Violation | None:
+    """Return the first rule that a request body breaks, or None.
 
-
-def _rejected(rule: str, message: str, param: str | None, code: str | None = None, *, sure: bool = True) -> Violation:
-    error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
-    return Violation(rule, 400, {"error": error}, unconfirmed=not sure)
-
-
-def _message_violation(index: int, message: Body) -> Violation | None:
-    where = f"messages[{index}]"
-    if message.get("tool_calls") == []:
-        return _rejected("O7", f"Invalid '{where}.tool_calls': {_NO_ARRAY}", f"{where}.tool_calls", "empty_array")
-    calls = objects(message.get("tool_calls"))
-    if message.get("content") is None and not (message.get("role") == "assistant" and calls):
-        words = "Invalid value for 'content': expected a string, got null."
-        return _rejected("O9", words, f"messages.[{index}].content")
-    for number, call in enumerate(calls):
-        broken = _call_violation(f"{where}.tool_calls[{number}]", call)
-        if broken is not None:
-            return broken
-    if message.get("role") != "tool":
-        return None
-    return _id_violation(f"{where}.tool_call_id", text(message.get("tool_call_id"))) or _image_violation(where, message)
-
-
-def _call_violation(where: str, call: Body) -> Violation | None:
-    name = text(fields(call.get("function")).get("name"))
-    return _id_violation(f"{where}.id", text(call.get("id"))) or _name_violation(f"{where}.function.name", name)
-
-
-def _id_violation(where: str, value: str) -> Violation | None:
-    return _too_long("O11", where, value, _ID_LENGTH) if len(value) > _ID_LENGTH else None
-
-
-def _name_violation(where: str, name: str) -> Violation | None:
-    if not name:
-        words = "empty string. Expected a string with minimum length 1, but got an empty string instead."
-        return _rejected("O12", f"Invalid '{where}': {words}", where, "empty_string")
-    if len(name) > _NAME_LENGTH:
-        return _too_long("O12", where, name, _NAME_LENGTH)
-    if not _NAME.fullmatch(name):
-        words = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
-        return _rejected("O12", f"Invalid '{where}': {words}", where, "invalid_value")
+    Args:
+        body: the body of a chat completion.
+        strict_unconfirmed: judge what no public report confirms too. For servers other than OpenAI that is every rule
+            that nobody has reported of them.
+        dialect: the server.
+        long_ids: ids of more than 40 characters are taken, which may be so by now (O11).
+        images_in_results: the model takes them, or ignores them, as GPT-5.2 and later do (O14).
+        thinking: the model thinks where the body does not say it (Q1).
+    """
+    accepted = {rule for rule, is_accepted in (("O11", long_ids), ("O14", images_in_results)) if is_accepted}
+    for breach in _breaches(body, dialect, thinking):
+        violation = dialect.told(breach)
+        if breach.rule not in accepted and (strict_unconfirmed or not violation.unconfirmed):
+            return violation
     return None
 
 
-def _too_long(rule: str, where: str, value: str, limit: int) -> Violation:
-    words = (
-        f"Invalid '{where}': string too long. Expected a string with maximum length {limit}, "
-        f"but got a string with length {len(value)} instead."
-    )
-    return _rejected(rule, words, where, "string_above_max_length")
+def _breaches(body: Body, dialect: Dialect, thinking: bool) -> Iterator[Breach]:
+    if not is_objects(body.get("messages", [])):
+        yield Breach("O0")
+    messages = objects(body.get("messages"))
+    if not messages:
+        yield Breach("O8")
+        return
+    for index, message in enumerate(messages):
+        yield from _message_breaches(index, message, dialect)
+    yield from _sequence_breaches(messages)
+    if dialect.reasoning is not None and _thinks(body, thinking):
+        yield from _reasoning_breaches(messages, dialect)
+    yield from _tools_breaches(body, dialect)
 
 
-def _image_violation(where: str, message: Body) -> Violation | None:
-    if not any(part.get("type") == "image_url" for part in objects(message.get("content"))):
-        return None
-    words = (
-        f"Invalid '{where}'. Image URLs are only allowed for messages with role 'user', "
-        "but this message with role 'tool' contains an image URL."
-    )
-    return _rejected("O14", words, where, "invalid_value")
+def _message_breaches(index: int, message: Body, dialect: Dialect) -> Iterator[Breach]:
+    where = f"messages[{index}]"
+    if message.get("tool_calls") == []:
+        yield Breach("O7", {"index": index})
+    calls = objects(message.get("tool_calls"))
+    if message.get("content") is None and not (message.get("role") == "assistant" and calls):
+        yield Breach("O9", {"index": index})
+    for number, call in enumerate(calls):
+        yield from _call_breaches(f"{where}.tool_calls[{number}]", call, dialect)
+    if message.get("role") == "tool":
+        yield from _id_breaches(f"{where}.tool_call_id", text(message.get("tool_call_id")))
+        if any(part.get("type") == "image_url" for part in objects(message.get("content"))):
+            yield Breach("O14", {"where": where})
 
 
-def _sequence_violation(messages: list[Body], strict_unconfirmed: bool) -> Violation | None:
+def _call_breaches(where: str, call: Body, dialect: Dialect) -> Iterator[Breach]:
+    call_id, function = text(call.get("id")), fields(call.get("function"))
+    if not call_id and dialect.has("Q5"):
+        yield Breach("Q5")
+    yield from _id_breaches(f"{where}.id", call_id)
+    yield from _name_breaches(f"{where}.function.name", text(function.get("name")))
+    if dialect.has("Q2"):
+        yield from _argument_breaches(call_id, text(function.get("arguments")))
+
+
+def _id_breaches(where: str, value: str) -> Iterator[Breach]:
+    if len(value) > _ID_LENGTH:
+        yield Breach("O11", {"where": where, "limit": _ID_LENGTH, "length": len(value)})
+
+
+def _name_breaches(where: str, name: str) -> Iterator[Breach]:
+    if not name:
+        yield Breach("O12 empty", {"where": where})
+    elif len(name) > _NAME_LENGTH:
+        yield Breach("O12 long", {"where": where, "limit": _NAME_LENGTH, "length": len(name)})
+    elif not _NAME.fullmatch(name):
+        yield Breach("O12", {"where": where})
+
+
+def _argument_breaches(call_id: str, arguments: str) -> Iterator[Breach]:
+    """That they are an object is what repairs see to; only what is no JSON at all has been reported."""
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        yield Breach("Q2", {"id": call_id})
+        return
+    if not isinstance(value, dict):
+        yield Breach("Q2", {"id": call_id}, confirmed=False)
+
+
+def _sequence_breaches(messages: list[Body]) -> Iterator[Breach]:
     asked: list[str] = []
     answered: dict[str, int] = {}
     for index, message in enumerate(messages):
         if message.get("role") == "tool":
-            broken = _result_violation(index, text(message.get("tool_call_id")), asked, answered)
-            if broken is not None:
-                return broken
+            yield from _result_breaches(index, text(message.get("tool_call_id")), asked, answered)
             continue
-        broken = _unanswered(index, asked, answered)
-        if broken is not None:
-            return broken
+        yield from _unanswered(index, asked, answered, messages)
         asked, answered = [text(call.get("id")) for call in objects(message.get("tool_calls"))], {}
         twice = repeated(asked)
-        if twice is not None and strict_unconfirmed:
-            words = f"Duplicate value for 'tool_call_id' of '{twice}' in 'tool_calls'."
-            return _rejected("O5", words, f"messages.[{index}].tool_calls", sure=False)
-    return _unanswered(len(messages), asked, answered)
+        if twice is not None:
+            yield Breach("O5", {"id": twice, "index": index})
+    yield from _unanswered(len(messages), asked, answered, messages)
 
 
-def _result_violation(index: int, call_id: str, asked: list[str], answered: dict[str, int]) -> Violation | None:
+def _result_breaches(index: int, call_id: str, asked: list[str], answered: dict[str, int]) -> Iterator[Breach]:
     if not asked:
-        words = (
-            "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
-        )
-        return _rejected("O2", words, f"messages.[{index}].role")
-    if call_id not in asked:
-        words = f"Invalid parameter: 'tool_call_id' of '{call_id}' not found in 'tool_calls' of previous message."
-        return _rejected("O3", words, f"messages.[{index}].tool_call_id")
-    if call_id in answered:
-        both = f"messages[{answered[call_id]}] and messages[{index}]"
-        words = f"Invalid parameter: Duplicate value for 'tool_call_id' of '{call_id}', in {both}."
-        return _rejected("O4", words, f"messages.[{index}].tool_call_id")
-    answered[call_id] = index
-    return None
+        yield Breach("O2", {"index": index})
+    elif call_id not in asked:
+        yield Breach("O3", {"id": call_id, "index": index})
+    elif call_id in answered:
+        yield Breach("O4", {"id": call_id, "first": answered[call_id], "index": index})
+    else:
+        answered[call_id] = index
 
 
-def _unanswered(index: int, asked: list[str], answered: dict[str, int]) -> Violation | None:
+def _unanswered(index: int, asked: list[str], answered: dict[str, int], messages: list[Body]) -> Iterator[Breach]:
     missing = [call_id for call_id in asked if call_id not in answered]
     if not missing:
-        return None
-    words = (
-        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
-        f"The following tool_call_ids did not have response messages: {', '.join(missing)}"
-    )
-    return _rejected("O1", words, f"messages.[{index}].role")
+        return
+    later = {text(message.get("tool_call_id")) for message in messages[index:] if message.get("role") == "tool"}
+    key = "O1 apart" if later.intersection(missing) else "O1"
+    yield Breach(key, {"missing": ", ".join(missing), "index": index})
 
 
-def _tools_violation(body: Body) -> Violation | None:
+def _thinks(body: Body, default: bool) -> bool:
+    kind = fields(body.get("thinking")).get("type")
+    return default if kind is None else kind != "disabled"
+
+
+def _reasoning_breaches(messages: list[Body], dialect: Dialect) -> Iterator[Breach]:
+    users = [index for index, message in enumerate(messages) if message.get("role") == "user"]
+    start = users[-1] if users and dialect.reasoning == "current turn" else 0
+    for index, message in enumerate(messages[start:], start):
+        if objects(message.get("tool_calls")) and not isinstance(message.get("reasoning_content"), str):
+            yield Breach("Q1", {"index": index})
+
+
+def _tools_breaches(body: Body, dialect: Dialect) -> Iterator[Breach]:
     if body.get("tools") == []:
-        return _rejected("O16", f"Invalid 'tools': {_NO_ARRAY}", "tools", "empty_array", sure=False)
+        yield Breach("O16")
     for key in ("tool_choice", "parallel_tool_calls"):
         if key in body and not body.get("tools"):
-            words = f"Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified."
-            return _rejected("O16", words, key, sure=False)
-    return None
+            yield Breach("O16 alone", {"key": key})
+    for index, tool in enumerate(objects(body.get("tools"))):
+        if "function" in tool:
+            function = fields(tool["function"])
+            yield from _name_breaches(f"tools[{index}].function.name", text(function.get("name")))
+            if dialect.has("Q4") and not function.get("parameters"):
+                yield Breach("Q4")

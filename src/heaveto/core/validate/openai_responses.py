@@ -1,43 +1,64 @@
-"""The rules of OpenAI Responses, R1 to R10: schema, duplicates, pairing, reasoning."""
+"""The rules of Responses, R0 to R12 and R17: schema, duplicates, pairing, reasoning, store, choice."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 
-from heaveto.core.validate.violation import Body, Violation, objects, repeated, text
+from heaveto.core.validate.responses_dialect import CALLS, OPENAI_RESPONSES, OUTPUTS, Dialect, call_id_of, is_open
+from heaveto.core.validate.responses_state import reasoning_violation, state_violation
+from heaveto.core.validate.violation import Body, Violation, fields, is_objects, objects, repeated, text
 
 _ID = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _ID_LENGTH = 64
-_CALL, _OUTPUT = "function_call", "function_call_output"
 
 
-def validate(body: Body, *, strict_unconfirmed: bool = False) -> Violation | None:
+def validate(
+    body: Body,
+    *,
+    strict_unconfirmed: bool = False,
+    dialect: Dialect = OPENAI_RESPONSES,
+    chain: Sequence[Body] | None = None,
+    known_responses: Collection[str] | None = None,
+    known_items: Collection[str] | None = None,
+    reasoning_model: bool = False,
+    additional_tools_choice: bool = True,
+) -> Violation | None:
     """Return the first rule that a request body breaks, or None.
 
-    With ``previous_response_id`` the pairing is not judged: the stored chain is not known here.
+    Args:
+        body: the body of a request.
+        strict_unconfirmed: judge what no public report confirms too.
+        dialect: the server.
+        chain: the stored items that come before these, by ``previous_response_id`` or a conversation. Where it is not
+            given and the body names one, pairs are not judged.
+        known_responses: ids of the responses that are stored (R12); None where nobody knows.
+        known_items: ids of the items that are stored (R11); None where nobody knows, then only ``store`` counts.
+        reasoning_model: every call and answer of the model was made with reasoning, so that an item sent with its
+            stored id needs its reasoning item before it (R6).
+        additional_tools_choice: tools that come with the input can be chosen, as from GPT-5.6 on (R17).
     """
+    if not isinstance(body.get("input", ""), str) and not is_objects(body.get("input")):
+        return dialect.rejected("R0", "Invalid type for 'input': expected a string or an array of objects.")
     items = objects(body.get("input"))
     for index, item in enumerate(items):
-        broken = _item_violation(index, item)
+        broken = _item_violation(index, item, dialect)
         if broken is not None:
             return broken
-    chained = bool(body.get("previous_response_id"))
+    is_known = chain is not None or not (body.get("previous_response_id") or body.get("conversation"))
+    all_items = [*(chain or ()), *items]
     return (
-        _duplicate_violation(items)
-        or (_unconfirmed_violation(items) if strict_unconfirmed else None)
-        or (None if chained else _pairing_violation(items))
-        or _reasoning_violation(items)
+        _duplicate_violation(all_items, dialect)
+        or (_unconfirmed_violation(all_items, dialect, is_known) if strict_unconfirmed else None)
+        or (_pairing_violation(all_items, dialect) if is_known else None)
+        or (_adjacency_violation(items, dialect) if dialect.adjacent else None)
+        or reasoning_violation(items, dialect, reasoning_model)
+        or state_violation(body, items, dialect, known_responses, known_items)
+        or _choice_violation(body, items, dialect, additional_tools_choice)
     )
 
 
-def _rejected(
-    rule: str, message: str, param: str = "input", code: str | None = None, *, sure: bool = True
-) -> Violation:
-    error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
-    return Violation(rule, 400, {"error": error}, unconfirmed=not sure)
-
-
-def _item_violation(index: int, item: Body) -> Violation | None:
+def _item_violation(index: int, item: Body, dialect: Dialect) -> Violation | None:
     where = f"input[{index}]"
     for key in ("id", "call_id"):
         value = text(item.get(key))
@@ -46,78 +67,102 @@ def _item_violation(index: int, item: Body) -> Violation | None:
                 f"Invalid '{where}.{key}': string too long. Expected a string with maximum length {_ID_LENGTH}, "
                 f"but got a string with length {len(value)} instead."
             )
-            return _rejected("R10", words, f"{where}.{key}", "string_above_max_length")
-    return _id_violation(where, item) if "id" in item else None
+            return dialect.rejected("R10", words, f"{where}.{key}", "string_above_max_length")
+    return _id_violation(where, item, dialect) if item.get("id") is not None else None
 
 
-def _id_violation(where: str, item: Body) -> Violation | None:
+def _id_violation(where: str, item: Body, dialect: Dialect) -> Violation | None:
     value = text(item.get("id"))
     words = f"Invalid '{where}.id': '{value}'. "
     if not _ID.fullmatch(value):
         words += "Expected an ID that contains letters, numbers, underscores, or dashes, "
         words += "but this value contained additional characters."
-        return _rejected("R9", words, f"{where}.id", "invalid_value")
-    if item.get("type") == _CALL and not value.startswith("fc"):
-        return _rejected("R9", words + "Expected an ID that begins with 'fc'.", f"{where}.id", "invalid_value")
+        return dialect.rejected("R9", words, f"{where}.id", "invalid_value")
+    if item.get("type") == "function_call" and not value.startswith("fc"):
+        return dialect.rejected("R9", words + "Expected an ID that begins with 'fc'.", f"{where}.id", "invalid_value")
     return None
 
 
-def _duplicate_violation(items: list[Body]) -> Violation | None:
-    twice = repeated([text(item.get("id")) for item in items if item.get("id")])
+def _duplicate_violation(items: list[Body], dialect: Dialect) -> Violation | None:
+    ids = [text(item.get("id")) for item in items if item.get("id") and item.get("type") != "local_shell_call_output"]
+    twice = repeated(ids)
     if twice is None:
         return None
     words = f"Duplicate item found with id {twice}. Remove duplicate items from your input and try again."
-    return _rejected("R7", words)
+    return dialect.rejected("R7", words)
 
 
-def _unconfirmed_violation(items: list[Body]) -> Violation | None:
-    if repeated(_call_ids(items, _OUTPUT)) is not None:
-        return _rejected("R8", "Duplicate function_call_output for call_id", sure=False)
-    if repeated(_call_ids(items, _CALL)) is not None:
-        return _rejected("R8", "Duplicate 'call_id'", sure=False)
+def _unconfirmed_violation(items: list[Body], dialect: Dialect, is_known: bool) -> Violation | None:
+    if repeated([call_id_of(item) for item in items if item.get("type") in OUTPUTS]) is not None:
+        return dialect.rejected("R8", "Duplicate function_call_output for call_id", sure=False)
+    if repeated([call_id_of(item) for item in items if is_open(item)]) is not None:
+        return dialect.rejected("R8", "Duplicate 'call_id'", sure=False)
     called: set[str] = set()
+    for item in items if is_known else ():
+        if is_open(item):
+            called.add(call_id_of(item))
+        elif item.get("type") in OUTPUTS and call_id_of(item) and call_id_of(item) not in called:
+            return _orphan(item, dialect, sure=False)
+    return None
+
+
+def _pairing_violation(items: list[Body], dialect: Dialect) -> Violation | None:
+    """Calls and results belong together by id and kind, wherever they stand (R4)."""
+    called = {(text(item.get("type")), call_id_of(item)) for item in items if item.get("type") in CALLS}
+    answered = {(OUTPUTS[kind].call, call_id_of(item)) for item in items if (kind := text(item.get("type"))) in OUTPUTS}
     for item in items:
-        call_id = text(item.get("call_id"))
-        if item.get("type") == _CALL:
-            called.add(call_id)
-        if item.get("type") == _OUTPUT and call_id not in called:
-            return _orphan(call_id)
+        kind = text(item.get("type"))
+        if kind in OUTPUTS and (OUTPUTS[kind].call, call_id_of(item)) not in called and call_id_of(item):
+            return _orphan(item, dialect)
+    for item in items:
+        if is_open(item) and (text(item.get("type")), call_id_of(item)) not in answered:
+            return _unanswered(item, dialect)
     return None
 
 
-def _pairing_violation(items: list[Body]) -> Violation | None:
-    called, answered = _call_ids(items, _CALL), _call_ids(items, _OUTPUT)
-    for call_id in answered:
-        if call_id not in called:
-            return _orphan(call_id)
-    for call_id in called:
-        if call_id not in answered:
-            return _rejected("R1", f"No tool output found for function call {call_id}.")
+def _orphan(item: Body, dialect: Dialect, *, sure: bool = True) -> Violation:
+    named = OUTPUTS[text(item.get("type"))].named
+    words = f"No tool call found for {named} output with call_id {call_id_of(item)}."
+    return dialect.rejected("R3", words, sure=sure)
+
+
+def _unanswered(item: Body, dialect: Dialect, rule: str | None = None) -> Violation:
+    kind = CALLS[text(item.get("type"))]
+    words = dialect.unanswered.format(named=kind.named, id=call_id_of(item))
+    return dialect.rejected(rule or kind.rule, words)
+
+
+def _adjacency_violation(items: list[Body], dialect: Dialect) -> Violation | None:
+    """Results come right behind the calls of a turn, nothing between (R4 where a server has it)."""
+    waiting: dict[str, Body] = {}
+    for item in items:
+        if item.get("type") in OUTPUTS:
+            waiting.pop(call_id_of(item), None)
+            continue
+        if waiting and (not is_open(item) or _was_answered(items, item)):
+            return _unanswered(next(iter(waiting.values())), dialect, "R4")
+        if is_open(item):
+            waiting[call_id_of(item)] = item
     return None
 
 
-def _orphan(call_id: str) -> Violation:
-    return _rejected("R3", f"No tool call found for function call output with call_id {call_id}.")
+def _was_answered(items: list[Body], item: Body) -> bool:
+    """Whether a result stands right before an item, so that its calls are a turn of their own."""
+    place = next(index for index, other in enumerate(items) if other is item)
+    return place > 0 and items[place - 1].get("type") in OUTPUTS
 
 
-def _call_ids(items: list[Body], kind: str) -> list[str]:
-    return [text(item.get("call_id")) for item in items if item.get("type") == kind]
-
-
-def _reasoning_violation(items: list[Body]) -> Violation | None:
-    for index, item in enumerate(items):
-        following = items[index + 1] if index + 1 < len(items) else None
-        if item.get("type") == "reasoning" and not _is_product(following):
-            words = f"Item '{item.get('id', '')}' of type 'reasoning' was provided without its required following item."
-            return _rejected("R5", words)
-    return None
-
-
-def _is_product(item: Body | None) -> bool:
-    """Whether an item is something that reasoning produced: a call, more reasoning, or a message with its id."""
-    if item is None:
-        return False
-    kind = text(item.get("type")) or "message"
-    if kind == "message":
-        return item.get("role") == "assistant" and bool(item.get("id"))
-    return kind == "reasoning" or kind.endswith("_call")
+def _choice_violation(
+    body: Body, items: list[Body], dialect: Dialect, additional_tools_choice: bool
+) -> Violation | None:
+    choice = fields(body.get("tool_choice"))
+    if choice.get("type") not in ("function", "custom"):
+        return None
+    tools = objects(body.get("tools"))
+    if additional_tools_choice:
+        added = [item for item in items if item.get("type") == "additional_tools"]
+        tools = [*tools, *(tool for item in added for tool in objects(item.get("tools")))]
+    name = text(choice.get("name"))
+    if any(tool.get("name") == name for tool in tools):
+        return None
+    return dialect.rejected("R17", f"Tool choice '{name}' not found in 'tools' parameter.", "tool_choice")

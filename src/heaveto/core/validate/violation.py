@@ -10,21 +10,22 @@ Body = dict[str, Any]
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """A broken rule, with the answer that the provider gives: HTTP status and error body.
+    """A broken rule, with the answer that the provider gives: HTTP status, error body, and headers that tell of it.
 
-    `rule` is an id such as ``O3``, explained where the rule is written; `unconfirmed` tells that no public report
-    proves it.
+    `rule` is an id such as ``O3``, explained in the reference page of validators; `unconfirmed` tells that no public
+    report proves it. Of `headers` only those are there that belong to the error: a request id, the type of the error.
     """
 
     rule: str
     status: int
     body: Body
     unconfirmed: bool = False
+    headers: dict[str, str] = {}
 
     @property
     def message(self) -> str:
         """The provider's words."""
-        return str(self.body["error"]["message"])
+        return text(fields(self.body.get("error")).get("message")) or text(self.body.get("message"))
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.message}"
@@ -35,6 +36,11 @@ def objects(value: object) -> list[Body]:
     if not isinstance(value, list):
         return []
     return [cast("Body", item) for item in cast("list[object]", value) if isinstance(item, dict)]
+
+
+def is_objects(value: object) -> bool:
+    """Whether a JSON value is a list with nothing but objects in it."""
+    return isinstance(value, list) and all(isinstance(item, dict) for item in cast("list[object]", value))
 
 
 def fields(value: object) -> Body:

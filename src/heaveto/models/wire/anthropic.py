@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from heaveto.core.request import Generation, ModelRequest, Turn
+from heaveto.core.wire_names import NOTHING
 from heaveto.events.contents import (
     Blob,
     FileRef,
@@ -35,7 +36,7 @@ DEFAULT_MAX_TOKENS = 8192
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _THINKING = ("thinking", "redacted_thinking")
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
-_NOTHING = {"type": "text", "text": "."}
+_NOTHING = {"type": "text", "text": NOTHING}
 """What stands for a user turn without content: the turn must be there, and must not be empty (A9, A24)."""
 
 

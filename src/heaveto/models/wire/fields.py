@@ -4,35 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import re
 from typing import cast
 
 import msgspec
 
+from heaveto.core.wire_names import UNKNOWN_TOOL as UNKNOWN_TOOL
+from heaveto.core.wire_names import wire_id as wire_id
+from heaveto.core.wire_names import wire_name as wire_name
 from heaveto.events.contents import Blob, FileRef, FunctionResponse, Json, Part, Text
-
-_ID = re.compile(r"[A-Za-z0-9_-]{1,40}", re.ASCII)
-_NOT_NAME = re.compile(r"[^A-Za-z0-9_-]", re.ASCII)
-_NAME_LENGTH = 64
-UNKNOWN_TOOL = "unknown_tool"
-
-
-def wire_id(call_id: str) -> str:
-    """Return the id of a call for the wire: as it is if every provider takes it, else a hash of it (O11, A6, R10).
-
-    The call and its result get the same one, in every request.
-    """
-    return call_id if _ID.fullmatch(call_id) else f"h{_digest(call_id)[:24]}"
-
-
-def wire_name(name: str) -> str:
-    """Return a tool's name within the charset and length that providers take (O12, A7). A valid one is unchanged."""
-    clean = _NOT_NAME.sub("_", name)
-    if len(clean) > _NAME_LENGTH:
-        clean = f"{clean[: _NAME_LENGTH - 9]}_{_digest(name)[:8]}"
-    return clean or UNKNOWN_TOOL
-
 
 def json_text(value: Json) -> str:
     """Return compact JSON."""
@@ -110,7 +89,3 @@ def _image_of(block: object) -> Blob | None:
                 return None
         case _:
             return None
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

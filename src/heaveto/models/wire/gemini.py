@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from heaveto.core.request import Generation, ModelRequest, Turn
+from heaveto.core.wire_names import NO_SIGNATURE, NOTHING, gemini_name
 from heaveto.events.contents import Blob, FileRef, FunctionCall, FunctionResponse, Json, Opaque, Part, Text
 from heaveto.models.wire.fields import (
     base64_text,
@@ -14,15 +15,12 @@ from heaveto.models.wire.fields import (
     sendable_text,
     split_images,
     wire_id,
-    wire_name,
 )
 from heaveto.models.wire.memory import TurnMemory
 
 Content = dict[str, Any]
-NO_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
-"""The documented stand-in ``skip_thought_signature_validator`` in base64, as the field's type wants it (G10)."""
 _CHOICES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
-_NOTHING = {"text": "."}
+_NOTHING = {"text": NOTHING}
 
 
 class GeminiEncoder:
@@ -96,12 +94,6 @@ class GeminiEncoder:
 def encode(request: ModelRequest, *, provider: str = "gemini", signatures: bool = True) -> dict[str, Any]:
     """Return the body of one request, remembering nothing."""
     return GeminiEncoder(provider=provider, signatures=signatures).encode(request)
-
-
-def gemini_name(name: str) -> str:
-    """Return a tool's name as Gemini takes it: it begins with a letter or an underscore (G18)."""
-    clean = wire_name(name)
-    return clean if clean[0].isalpha() or clean[0] == "_" else f"_{clean}"
 
 
 def _content(role: str, parts: list[Content]) -> list[Content]:

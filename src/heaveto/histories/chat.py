@@ -1,0 +1,257 @@
+"""OpenAI Chat Completions, the servers that speak it, and Mistral: messages, results as messages of their own."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from heaveto.core import notes
+from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Quoted, Result, Turn
+from heaveto.core.repair.steps import Insert, Step
+from heaveto.core.wire_names import NOTHING, UNKNOWN_TOOL
+from heaveto.histories.work import Body, Work, as_object, json_words, objects_at, text_of, words_of
+
+_BRIDGE = "Understood."
+
+
+class ChatFormat:
+    """Reads and writes messages with ``tool_calls`` and the role ``tool``."""
+
+    def clean(self, work: Work) -> None:
+        """Empty lists and nulls, names, arguments (O7, O9, O12, A8, M6)."""
+        messages = work.messages
+        for index, message in enumerate(messages):
+            assert message is not None
+            role = message.get("role")
+            if role == "assistant":
+                messages[index] = _clean_assistant(work, index, message)
+            elif message.get("content") is None:
+                messages[index] = {**message, "content": ""}
+                work.report(_rule(work, "O9"), index, "edited", "content was null")
+
+    def read(self, work: Work) -> list[Step]:
+        """Return calls and results in order."""
+        steps: list[Step] = []
+        for index, message in enumerate(work.messages):
+            if message is None:
+                continue
+            role = message.get("role")
+            if role == "tool":
+                call_id, name = text_of(message.get("tool_call_id")), text_of(message.get("name"))
+                steps.append(Block((Result((index, 0), call_id, name, message.get("content")),)))
+            elif role == "assistant" and message.get("tool_calls"):
+                steps.append(Turn(_calls(work, index, message), (index, 0)))
+            else:
+                steps.append(GAP)
+        return steps
+
+    def apply(self, work: Work, plan: Plan) -> None:
+        """Take out, rename, put in."""
+        messages: list[Body | None] = []
+        origins: list[int] = []
+        for index, message in enumerate(work.messages):
+            place = (index, 0)
+            if message is not None and place not in plan.removed:
+                messages.append(_renamed(index, message, plan))
+                origins.append(index)
+            for insert in plan.inserts.get(place, ()):
+                messages.append(_inserted(work, insert))
+                origins.append(index)
+        work.rebuild(messages, origins)
+
+    def settle(self, work: Work) -> None:
+        """Images behind results, bridges, both ends (O14, M4, M5, M8)."""
+        if work.profile.text_results:
+            _move_images(work)
+        if work.profile.bridged:
+            _settle_order(work)
+
+
+def _rule(work: Work, rule: str) -> str:
+    return {"O9": "M6", "O12": "M7", "O14": "M9"}.get(rule, rule) if work.profile.name == "mistral" else rule
+
+
+def _clean_assistant(work: Work, index: int, message: Body) -> Body | None:
+    calls = message.get("tool_calls")
+    if calls:
+        return _clean_calls(work, index, message)
+    if calls is not None:
+        message = {key: value for key, value in message.items() if key != "tool_calls"}
+        work.report("O7", index, "edited", "tool_calls was empty")
+    if message.get("content") is None and not message.get("function_call"):
+        if work.profile.bridged:
+            work.report("M6", index, "dropped", "it had neither content nor calls")
+            return None
+        message = {**message, "content": ""}
+        work.report("O9", index, "edited", "content was null")
+    elif work.profile.bridged and not message.get("content"):
+        work.report("M6", index, "dropped", "it had neither content nor calls")
+        return None
+    return message
+
+
+def _clean_calls(work: Work, index: int, message: Body) -> Body:
+    calls = objects_at(message["tool_calls"], index, "tool_calls")
+    cleaned: list[Body] | None = None
+    for number, call in enumerate(calls):
+        clean = _clean_call(work, index, number, call)
+        if clean is not call:
+            cleaned = cleaned or list(calls)
+            cleaned[number] = clean
+    if cleaned is not None:
+        message = {**message, "tool_calls": cleaned}
+    if work.profile.reasoning_content and message.get("reasoning_content") is None:
+        message = {**message, "reasoning_content": ""}
+        work.report("reasoning_content", index, "edited", "a turn that calls must have it; it is empty")
+    return message
+
+
+def _clean_call(work: Work, index: int, number: int, call: Body) -> Body:
+    kind = "custom" if call.get("type") == "custom" else "function"
+    function: object = call.get(kind)
+    held = cast("Body", function) if isinstance(function, dict) else {}
+    changed: Body = {}
+    name = text_of(held.get("name"))
+    fitting = work.fit_name(name, work.profile.names)
+    if fitting != name:
+        changed["name"] = fitting
+        work.report(_rule(work, "O12"), index, "renamed", f"now {fitting}", call_id=text_of(call.get("id")), name=name)
+    arguments = held.get("arguments")
+    if kind == "function" and (work.profile.json_arguments or not isinstance(arguments, str)):
+        value, raw = as_object(arguments)
+        if raw is not None:
+            work.raw_args[index, number] = raw
+        if raw is not None or not isinstance(arguments, str) or not arguments:
+            changed["arguments"] = json_words(value)
+            known = "arguments were no text" if raw is None else "arguments were no JSON object"
+            work.report("A8", index, "edited", known, call_id=text_of(call.get("id")), name=name)
+    return {**call, kind: {**held, **changed}} if changed else call
+
+
+def _calls(work: Work, index: int, message: Body) -> tuple[Call, ...]:
+    calls: list[Call] = []
+    for number, call in enumerate(cast("list[Body]", message["tool_calls"])):
+        function: Any = call.get("function") or call.get("custom") or {}
+        place = (index, number)
+        raw = work.raw_args.get(place) if work.raw_args else None
+        calls.append(Call(place, text_of(call.get("id")), text_of(function.get("name")), raw))
+    return tuple(calls)
+
+
+def _renamed(index: int, message: Body, plan: Plan) -> Body:
+    if message.get("role") == "tool":
+        new_id = plan.ids.get((index, 0))
+        return message if new_id is None else {**message, "tool_call_id": new_id}
+    if not plan.ids or not message.get("tool_calls"):
+        return message
+    calls = cast("list[Body]", message["tool_calls"])
+    ids = [plan.ids.get((index, number)) for number in range(len(calls))]
+    if not any(ids):
+        return message
+    renamed = [call if new_id is None else {**call, "id": new_id} for call, new_id in zip(calls, ids, strict=True)]
+    return {**message, "tool_calls": renamed}
+
+
+def _inserted(work: Work, insert: Insert) -> Body:
+    match insert:
+        case Made():
+            named = {"name": insert.call.name or UNKNOWN_TOOL} if work.profile.name == "mistral" else {}
+            return {"role": "tool", "tool_call_id": insert.id, **named, "content": words_of(insert.value)}
+        case Moved():
+            message = _message_at(work, insert.result)
+            return message if message.get("tool_call_id") == insert.id else {**message, "tool_call_id": insert.id}
+        case Quoted(result=result):
+            text = notes.orphan_note(result.id, result.name, _words(_message_at(work, result).get("content")))
+            return {"role": "user", "content": text}
+
+
+def _message_at(work: Work, result: Result) -> Body:
+    return cast("Body", work.messages[result.place[0]])
+
+
+def _words(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    parts = cast("list[Any]", content) if isinstance(content, list) else []
+    texts = [text_of(part.get("text")) for part in parts if isinstance(part, dict)]
+    return "\n".join(text for text in texts if text) or json_words(content)
+
+
+# --- neighbours and ends --------------------------------------------------------------------------------------------
+
+
+def _move_images(work: Work) -> None:
+    """Only users may send images, and only after the whole run of results (O14)."""
+    if not any(_images(message) for message in work.messages):
+        return
+    messages: list[Body | None] = []
+    origins: list[int] = []
+    held: list[Body] = []
+    at = 0
+    for index, message in [*work.placed(), (-1, {})]:
+        if held and message.get("role") != "tool":
+            messages.append({"role": "user", "content": held})
+            origins.append(at)
+            held = []
+        if index < 0:
+            break
+        found = _images(message)
+        messages.append(_without_images(message, len(held)) if found else message)
+        origins.append(index)
+        held += found
+        at = index
+        if found:
+            known = f"{len(found)} images moved behind the results"
+            work.report(_rule(work, "O14"), index, "moved", known, call_id=text_of(message.get("tool_call_id")))
+    work.rebuild(messages, origins)
+
+
+def _images(message: Body | None) -> list[Body]:
+    if message is None or message.get("role") != "tool" or not isinstance(message.get("content"), list):
+        return []
+    parts = cast("list[Any]", message["content"])
+    return [part for part in parts if isinstance(part, dict) and part.get("type") not in ("text", "refusal")]
+
+
+def _without_images(message: Body, before: int) -> Body:
+    parts: list[Body] = []
+    for part in cast("list[Any]", message["content"]):
+        if isinstance(part, dict) and part.get("type") not in ("text", "refusal"):
+            before += 1
+            parts.append({"type": "text", "text": f"[image {before} follows the results]"})
+        else:
+            parts.append(part)
+    return {**message, "content": parts}
+
+
+def _settle_order(work: Work) -> None:
+    """Mistral's order of roles: nothing but an answer behind results, the system at the start, a user at the end."""
+    messages: list[Body | None] = []
+    origins: list[int] = []
+    previous = "" if work.is_start else "user"
+    changed = False
+    for index, message in work.placed():
+        role = message.get("role")
+        if role == "system" and previous in ("tool", "assistant"):
+            message, role, changed = {**message, "role": "user"}, "user", True
+            work.report("M4", index, "edited", "a system message may not stand here; it is the user's now")
+        bridge = None
+        if previous == "tool" and role == "user":
+            bridge = {"role": "assistant", "content": _BRIDGE}
+            work.report("M4", index, "added", "an answer between results and the user")
+        elif not previous and role == "assistant":
+            bridge = {"role": "user", "content": NOTHING}
+            work.report("M8", index, "added", "a user message at the start")
+        if bridge is not None:
+            messages.append(bridge)
+            origins.append(index)
+            changed = True
+        messages.append(message)
+        origins.append(index)
+        previous = text_of(role)
+    if previous == "assistant" and not work.left_open and not (messages[-1] or {}).get("prefix"):
+        messages.append({"role": "user", "content": notes.CONTINUE})
+        origins.append(origins[-1])
+        changed = True
+        work.report("M5", origins[-1], "added", "a user message at the end")
+    if changed:
+        work.rebuild(messages, origins)

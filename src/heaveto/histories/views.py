@@ -1,0 +1,68 @@
+"""Objects of SDKs, read as the dicts they dump to; what a repair leaves alone comes back as the object it was."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from heaveto.errors import InvalidHistoryError
+from heaveto.histories.work import Body
+
+_HOLDERS = ("content", "parts")
+
+
+def readable(history: list[Any]) -> list[Body]:
+    """Return the messages as dicts: the same objects where they are.
+
+    Raises:
+        InvalidHistoryError: something is no message at all.
+    """
+    return [message if _is_plain(message) else _dumped(index, message) for index, message in enumerate(history)]
+
+
+def restored(messages: list[Body], readable: list[Body], history: list[Any]) -> list[Any]:
+    """Return the messages, with the original object in the place of each dict that only stood for it."""
+    stood_for = {
+        id(view): original for view, original in zip(readable, history, strict=True) if view is not original
+    }
+    return [stood_for.get(id(message), message) for message in messages] if stood_for else messages
+
+
+def _is_plain(message: object) -> bool:
+    if type(message) is not dict:
+        return False
+    held = cast("Body", message)
+    blocks = held.get("content")
+    if blocks is None:
+        blocks = held.get("parts")
+    return type(blocks) is not list or all(type(block) is dict for block in cast("list[object]", blocks))
+
+
+def _dumped(index: int, message: object) -> Body:
+    value = dict(cast("Body", message)) if isinstance(message, dict) else _dump(message)
+    if value is None:
+        raise InvalidHistoryError(index, f"must be an object, not {type(message).__name__}")
+    for key in _HOLDERS:
+        held = value.get(key)
+        if isinstance(held, list):
+            value[key] = [_block(index, block) for block in cast("list[object]", held)]
+    return value
+
+
+def _block(index: int, block: object) -> object:
+    if isinstance(block, dict):
+        return cast("object", block)
+    if isinstance(block, str):
+        return {"type": "text", "text": block}
+    dumped = _dump(block)
+    if dumped is None:
+        raise InvalidHistoryError(index, f"holds a {type(block).__name__}, which is no object")
+    return dumped
+
+
+def _dump(value: object) -> Body | None:
+    """What pydantic models dump to, as requests have it. An edge: the types are those of SDKs that may be absent."""
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        return None
+    dumped: object = dump(mode="json", by_alias=True, exclude_none=True)
+    return cast("Body", dumped) if isinstance(dumped, dict) else None

@@ -1,0 +1,150 @@
+"""One repair in progress: the messages, what was done to them, and what every format needs for its part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, cast
+
+import msgspec
+
+from heaveto.core.repair import Change, Made, Moved, Plan, Quoted
+from heaveto.core.repair.report import Action
+from heaveto.core.repair.steps import Insert, Place, Step
+from heaveto.core.wire_names import NameRule
+from heaveto.errors import InvalidHistoryError
+from heaveto.events.contents import Json
+from heaveto.histories.profiles import Profile
+
+Body: TypeAlias = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Work:
+    """The messages of a history while they are repaired.
+
+    Attributes:
+        messages: as they are by now. None where one went: places stay what they were until the plan is applied.
+        origins: the index in the input that each message has or is put behind.
+        raw_args: arguments that were no JSON object, by the place of their call.
+        settings: the rest of the request's body, where one was given: read only.
+        snake_case: whether keys are written ``function_call`` instead of ``functionCall`` (Gemini's Python SDK).
+        left_open: whether a call at the end waits for the next input, so that nothing may follow it.
+        is_start: whether the history begins here; a continuation does not.
+    """
+
+    profile: Profile
+    messages: list[Body | None]
+    settings: Body
+    is_start: bool = True
+    snake_case: bool = False
+    left_open: bool = False
+    origins: Sequence[int] = ()
+    changes: list[Change] = field(default_factory=list[Change])
+    raw_args: dict[Place, str] = field(default_factory=dict[Place, str])
+    names: dict[str, str] = field(default_factory=dict[str, str])
+
+    def report(
+        self, rule: str, index: int, action: Action, known: str = "", *, call_id: str = "", name: str = ""
+    ) -> None:
+        """Note a change."""
+        self.changes.append(Change(rule, index, action, call_id, name, known))
+
+    def fit_name(self, name: str, rule: NameRule) -> str:
+        """Return a tool's name as the format takes it; each is looked at once."""
+        fitting = self.names.get(name)
+        if fitting is None:
+            fitting = self.names[name] = rule.fit(name)
+        return fitting
+
+    def rebuild(self, messages: list[Body | None], origins: list[int]) -> None:
+        """Put other messages in the place of all."""
+        self.messages, self.origins = messages, origins
+
+    def placed(self) -> list[tuple[int, Body]]:
+        """Return the messages that are there, with their origins."""
+        pairs = zip(self.origins, self.messages, strict=True)
+        return [(origin, message) for origin, message in pairs if message is not None]
+
+
+class Format(Protocol):
+    """How one family of formats is read and written. Stateless."""
+
+    def clean(self, work: Work) -> None:
+        """See to each message by itself: what may not be in it, and what must."""
+        ...
+
+    def read(self, work: Work) -> list[Step]:
+        """Return calls and results in order."""
+        ...
+
+    def apply(self, work: Work, plan: Plan) -> None:
+        """Do what was decided."""
+        ...
+
+    def settle(self, work: Work) -> None:
+        """See to what concerns neighbours and both ends."""
+        ...
+
+
+def object_at(value: object, index: int, what: str) -> Body:
+    """Return a JSON object of a history, or say which message has something else there."""
+    if isinstance(value, dict):
+        return cast("Body", value)
+    raise InvalidHistoryError(index, f"{what} must be an object, not {type(value).__name__}")
+
+
+def objects_at(value: object, index: int, what: str) -> list[Body]:
+    """Return a list of JSON objects; nothing where there is none."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise InvalidHistoryError(index, f"{what} must be a list, not {type(value).__name__}")
+    items = cast("list[object]", value)
+    for item in items:
+        if not isinstance(item, dict):
+            raise InvalidHistoryError(index, f"{what} must hold objects, not {type(item).__name__}")
+    return cast("list[Body]", items)
+
+
+def text_of(value: object) -> str:
+    """Return a string, or an empty one where it is something else."""
+    return value if isinstance(value, str) else ""
+
+
+def as_object(arguments: object) -> tuple[Body, str | None]:
+    """Return arguments as a JSON object, and the raw text where they were none (A8, F31). Nothing at all is ``{}``."""
+    if isinstance(arguments, dict):
+        return cast("Body", arguments), None
+    if arguments is None or arguments == "":
+        return {}, None
+    if isinstance(arguments, str):
+        try:
+            value: object = msgspec.json.decode(arguments)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            return {}, arguments
+        return (cast("Body", value), None) if isinstance(value, dict) else ({}, arguments)
+    return {}, json_words(arguments)
+
+
+def json_words(value: object) -> str:
+    """Return any value as JSON text; what JSON cannot say is said as Python does."""
+    return msgspec.json.encode(value, enc_hook=repr).decode()
+
+
+def words_of(value: Json) -> str:
+    """Return a result as text: a string as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json_words(value)
+
+
+def parted(inserts: Iterable[Insert]) -> tuple[list[Made | Moved], list[Quoted]]:
+    """Part results from quotations, which stand behind them."""
+    results: list[Made | Moved] = []
+    quotes: list[Quoted] = []
+    for insert in inserts:
+        match insert:
+            case Quoted():
+                quotes.append(insert)
+            case Made() | Moved():
+                results.append(insert)
+    return results, quotes
