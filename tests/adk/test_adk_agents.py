@@ -13,7 +13,6 @@ from tests.adk.world import ScriptedLlm, World, agent, call, next_request, shape
 
 from heaveto.adk import ToolCallRepairPlugin
 from heaveto.adk.complete import Standpoint, complete
-from heaveto.adk.plugin import DEFAULT_TEXTS
 
 
 async def pay(amount: int) -> dict[str, int]:
@@ -43,7 +42,7 @@ async def test_a_sub_agent_hears_of_its_own_lost_call() -> None:
     world = World(agent(root_llm, name="root", sub_agents=[till]), ToolCallRepairPlugin())
     await world.run("pay 3", until=lambda e: any(c.name == "pay" for c in e.get_function_calls()))
     request = await next_request(world, till_llm)
-    assert shape(request)[-3:] == ["M:pay()", "R:pay=interrupted", "U:go on"]
+    assert shape(request)[-3:] == ["M:pay()", "R:pay=unknown", "U:go on"]
 
 
 async def test_what_another_agent_lost_is_quoted_with_its_result() -> None:
@@ -55,7 +54,7 @@ async def test_what_another_agent_lost_is_quoted_with_its_result() -> None:
         turn("till", call("pay", "adk-1", amount=3)),
     )
     request = await next_request(world, llm)
-    quoted = [line for line in shape(request) if "interrupted" in line]
+    quoted = [line for line in shape(request) if "unknown" in line]
     assert len(quoted) == 1 and "[till]" in quoted[0]
 
 
@@ -69,7 +68,7 @@ async def test_the_agents_of_a_workflow() -> None:
     await world.run("pay 3", until=lambda e: bool(e.get_function_calls()))
     await next_request(world, second)
     assert plugin.agents == ["first", "second", "first", "second"]
-    assert "R:pay=interrupted" in shape(second.requests[-1])
+    assert "R:pay=unknown" in shape(second.requests[-1])
 
 
 async def test_an_agent_as_a_tool_has_the_plugin_too() -> None:
@@ -89,7 +88,7 @@ async def test_an_agent_as_a_tool_that_was_cut_off_is_told() -> None:
     world = World(agent(outer, AgentTool(till)), ToolCallRepairPlugin())
     await world.run("pay 3", until=lambda e: bool(e.get_function_calls()))
     request = await next_request(world, outer)
-    assert shape(request) == ["U:pay 3", "M:till()", "R:till=interrupted", "U:go on"]
+    assert shape(request) == ["U:pay 3", "M:till()", "R:till=unknown", "U:go on"]
 
 
 async def test_a_call_in_the_works_around_an_agent_is_not_told_as_lost() -> None:
@@ -105,7 +104,7 @@ async def test_a_call_in_the_works_around_an_agent_is_not_told_as_lost() -> None
 
     world.agent.before_agent_callback = begin  # type: ignore[attr-defined]
     await world.run("go")
-    assert not any("interrupted" in line for line in shape(llm.requests[-1]))
+    assert not any("unknown" in line for line in shape(llm.requests[-1]))
 
 
 def test_a_task_that_waits_for_the_user_is_pending() -> None:
@@ -115,5 +114,5 @@ def test_a_task_that_waits_for_the_user_is_pending() -> None:
         turn("shop", call("planner", "adk-1", request="plan")),
         turn("planner", types.Part(text="Where to?"), isolation_scope="adk-1"),
     ]
-    told = complete(events, Standpoint("e-2", "shop", None, None), DEFAULT_TEXTS).told
-    assert [(lost.call.name, lost.is_pending) for lost in told] == [("planner", True)]
+    changes = complete(events, Standpoint("e-2", "shop", None, None), {}).changes
+    assert [(change.name, change.known) for change in changes] == [("planner", "pending")]

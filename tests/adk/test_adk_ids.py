@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from google.adk.events.event import Event
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
@@ -31,16 +30,13 @@ def ids(contents: list[types.Content]) -> list[list[str | None]]:
     return [each for each in found if each]
 
 
-async def request_of(llm: Any, *events: Event) -> list[types.Content]:
-    world = World(agent(llm), ToolCallRepairPlugin())
-    await world.stored(*(event.model_copy(deep=True) for event in events))
-    return await next_request(world, llm)
-
-
 async def test_ids_of_google_adk_are_stripped_for_gemini_and_a_providers_own_are_kept() -> None:
     """As google-adk does it; the order of the results says which call each belongs to."""
-    request = await request_of(ScriptedLlm.of("ok"), *HALF_ANSWERED)
-    assert shape(request)[2] == "R:pay=interrupted + R:pay={'paid': 2} + R:pay=interrupted"
+    llm = ScriptedLlm.of("ok")
+    world = World(agent(llm), ToolCallRepairPlugin())
+    await world.stored(*(event.model_copy(deep=True) for event in HALF_ANSWERED))
+    request = await next_request(world, llm)
+    assert shape(request)[2] == "R:pay=unknown + R:pay={'paid': 2} + R:pay=unknown"
     assert ids(request) == [[None, "call_2", None], [None, "call_2", None]]
 
 
@@ -49,19 +45,22 @@ async def test_every_call_has_an_id_and_its_result_the_same_where_the_model_pair
     pytest.importorskip("anthropic")
     from google.adk.models.anthropic_llm import AnthropicLlm
 
+    requests: list[list[types.Content]] = []
+
     class Claude(AnthropicLlm):
         async def generate_content_async(
             self, llm_request: LlmRequest, stream: bool = False
         ) -> AsyncGenerator[LlmResponse, None]:
-            self.requests.append(list(llm_request.contents))
+            requests.append(list(llm_request.contents))
             yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text="ok")]))
 
-        requests: list[list[types.Content]] = []
-
-    requests = [await request_of(Claude(model="claude", requests=[]), *HALF_ANSWERED) for _ in range(2)]
+    world = World(agent(Claude(model="claude")), ToolCallRepairPlugin())
+    await world.stored(*(event.model_copy(deep=True) for event in HALF_ANSWERED))
+    await world.run("go on")
+    await world.run("and on")
     asked, answered = ids(requests[0])
     assert asked == answered and asked[:2] == ["adk-1", "call_2"] and asked[2]
-    assert [ids(request) for request in requests] == [[asked, answered]] * 2
+    assert ids(requests[1]) == [asked, answered]
 
 
 @pytest.mark.filterwarnings("ignore:Item '.*' on TypedDict class:UserWarning")

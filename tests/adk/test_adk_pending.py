@@ -91,7 +91,7 @@ async def test_a_call_that_waits_for_a_confirmation() -> None:
     await world.run("book the trip")
     request = await next_request(world, llm, "what is it?")
     assert [line.split("=")[0] for line in shape(request)] == ["U:book the trip", "M:book()", "R:book", "U:what is it?"]
-    assert "confirmation" in shape(request)[2] and "interrupted" not in shape(request)[2]
+    assert "confirmation" in shape(request)[2] and "unknown" not in shape(request)[2]
 
 
 async def test_a_call_cut_off_while_its_confirmation_is_asked_for_is_pending() -> None:

@@ -6,8 +6,8 @@ import pytest
 from google.genai import types
 from tests.adk.world import call, result, shape, user
 
+from heaveto.adk.complete import stand_in
 from heaveto.adk.note import with_note
-from heaveto.adk.plugin import DEFAULT_TEXTS
 from heaveto.adk.splice import carry_over
 
 
@@ -16,7 +16,7 @@ def asked(name: str) -> types.Content:
 
 
 def lost(name: str) -> types.Content:
-    return types.Content(role="user", parts=[result(name, **DEFAULT_TEXTS.interrupted)])
+    return types.Content(role="user", parts=[result(name, **stand_in("unknown", {}))])
 
 
 U1, U2, U3 = user("one"), user("two"), user("three")
@@ -50,7 +50,7 @@ def test_an_incomplete_content_is_replaced_and_its_results_with_it() -> None:
     """google-adk dropped one of two calls of a message: the whole message comes back, with both results."""
     half = [U1, asked("a"), types.Content(role="user", parts=[result("a", n=1)]), U2]
     both = types.Content(role="model", parts=[call("a"), call("b")])
-    results = types.Content(role="user", parts=[result("a", n=1), result("b", **DEFAULT_TEXTS.interrupted)])
+    results = types.Content(role="user", parts=[result("a", n=1), result("b", **stand_in("unknown", {}))])
     assert carry_over(half, [U1, both, results, U2], [EXTRA, *half]).contents == [EXTRA, U1, both, results, U2]
 
 
@@ -67,16 +67,16 @@ def test_what_finds_no_place_is_told_in_words() -> None:
     summary = [user("a summary")]
     spliced = carry_over(BEFORE, AFTER, summary)
     assert spliced.contents == summary
-    noted = with_note(spliced.contents, spliced.homeless, DEFAULT_TEXTS)
+    noted = with_note(spliced.contents, spliced.homeless, {})
     words, note = [part.text or "" for part in noted[0].parts or ()]
     assert words == "a summary"
-    assert note.count('"interrupted"') >= 2 and "a({})" in note and "b({})" in note
-    assert with_note(noted, spliced.homeless, DEFAULT_TEXTS) == noted
+    assert note.count('"unknown"') >= 2 and "a({})" in note and "b({})" in note
+    assert with_note(noted, spliced.homeless, {}) == noted
 
 
 def test_a_note_stands_behind_results_in_a_content_of_its_own() -> None:
     """Results stand alone in their content (G9)."""
     contents = [asked("c"), types.Content(role="user", parts=[result("c", n=1)])]
-    noted = with_note(contents, [[asked("a"), lost("a")]], DEFAULT_TEXTS)
+    noted = with_note(contents, [[asked("a"), lost("a")]], {})
     assert noted[:2] == contents
     assert len(noted) == 3 and noted[2].role == "user"

@@ -147,7 +147,7 @@ def has_call(event: Event) -> bool:
 
 
 def shape(contents: Sequence[types.Content]) -> list[str]:
-    """Return the contents in short: ``U:text``, ``M:pay()``, ``R:pay=interrupted``."""
+    """Return the contents in short: ``U:text``, ``M:pay()``, ``R:pay=unknown``."""
     return [" + ".join(_shape(content.role or "", part) for part in content.parts or ()) for content in contents]
 
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from google.adk.events.event import Event
-from google.genai.types import Content, FunctionCall, FunctionResponse, Part
+from google.genai.types import Content, FunctionResponse, Part
 
-from heaveto.adk.calls import BoundCall, bind, parts_of, pending_ids
+from heaveto.adk.calls import bound, parts_of, pending_ids
+from heaveto.core.notes import unrecorded
+from heaveto.core.repair import Change, Result
+from heaveto.core.repair.report import Action
+from heaveto.core.repair.bind import BoundTurn, Slot
+from heaveto.core.repair.rules import Why
+from heaveto.core.repair.steps import Place
+from heaveto.core.wire_names import unique
+
+Texts: TypeAlias = Mapping[Why, str]
 
 
 class Standpoint(NamedTuple):
@@ -27,30 +36,11 @@ class Standpoint(NamedTuple):
         return (event.author, event.branch, event.isolation_scope) == (self.agent, self.branch, self.isolation_scope)
 
 
-@dataclass(frozen=True)
-class Texts:
-    """What a call without a result is answered with, by the reason that it has none."""
-
-    interrupted: Mapping[str, Any]
-    pending: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Told:
-    """A call that is answered with a text: where it stands in the session, and whether it may still get a result."""
-
-    event_index: int
-    call: FunctionCall
-    is_pending: bool
-    response: Mapping[str, Any]
-
-
 class Completed(NamedTuple):
-    """The events, the same objects where nothing had to change; and what was done."""
+    """The events, the same objects where nothing had to change, None if nowhere; and what is told, by event index."""
 
-    events: list[Event]
-    told: tuple[Told, ...]
-    renamed: tuple[BoundCall, ...]
+    events: list[Event] | None
+    changes: tuple[Change, ...]
 
 
 def complete(events: Sequence[Event], standpoint: Standpoint, texts: Texts) -> Completed:
@@ -59,58 +49,66 @@ def complete(events: Sequence[Event], standpoint: Standpoint, texts: Texts) -> C
     google-adk itself moves late results up, drops results without a call and keeps the newest of several. It deletes a
     call without a result (so that the model may make it again), and goes wrong where an id is used twice, where the
     results of parallel calls came one by one, and where one event answers several turns. These are put in order
-    here, where ids are not stripped yet (S1, S2, S7, S8, S10, S13, S18).
+    here, where ids are not stripped yet (S1, S2, S7, S8, S10, S11, S13, S15, S18).
     """
-    groups = bind(events)
-    pending = pending_ids(events)
-    edit = _Edit(events, shared=_shared_events(groups))
+    binding = bound(events)
+    turns = binding.turns
+    edit = _Edit(events, _shared_events(turns))
+    pending = pending_ids(events) if any(turn.open_slots for turn in turns) else frozenset[str]()
     taken: set[str] = set()
-    for group in groups:
-        ids = [_unused(bound, taken) for bound in group]
-        told = _lost(group, standpoint, pending, texts)
-        if told or ids != [bound.call.id for bound in group] or edit.is_scattered(group):
-            edit.rewrite(group, [new or _made_up(b) for b, new in zip(group, ids, strict=True)], told)
-    return Completed(edit.build(), tuple(edit.told), tuple(edit.renamed))
+    for turn in turns:
+        event = events[_index(turn)]
+        ids = [_own_id(slot, taken) for slot in turn.slots]
+        made = _stand_ins(turn, pending, texts) if standpoint.can_tell(event) else {}
+        if made or edit.is_out_of_order(turn, ids):
+            edit.rewrite(turn, [new or _made_up(slot, event) for slot, new in zip(turn.slots, ids, strict=True)], made)
+    for loose in binding.loose:
+        edit.drop(loose.result)
+    return Completed(edit.build(), tuple(sorted(edit.changes, key=lambda change: change.index)))
 
 
-def _lost(group: list[BoundCall], at: Standpoint, pending: frozenset[str], texts: Texts) -> dict[int, Told]:
-    """Return what is told of each call that has no result, by part."""
-    found: dict[int, Told] = {}
-    for bound in group:
-        if bound.results or not at.can_tell(bound.event):
-            continue
-        waits = (bound.call.id or "") in pending
-        response = texts.pending if waits else texts.interrupted
-        found[bound.part_index] = Told(bound.event_index, bound.call, waits, response)
-    return found
+def _index(turn: BoundTurn) -> int:
+    return turn.slots[0].call.place[0]
 
 
-def _unused(bound: BoundCall, taken: set[str]) -> str | None:
-    """Return the call's id, with a number if an earlier call has it; take it."""
-    base = bound.call.id
-    if not base:
-        return base
-    name, number = base, 1
-    while name in taken:
-        number += 1
-        name = f"{base[:36]}_{number}"
-    taken.add(name)
-    return name
+def _own_id(slot: Slot, taken: set[str]) -> str:
+    """Return the call's id, with a number if an earlier call has it; take it. Empty if it has none."""
+    own = unique(slot.call.id, taken) if slot.call.id else ""
+    taken.add(own)
+    return own
 
 
-def _made_up(bound: BoundCall) -> str:
+def _made_up(slot: Slot, event: Event) -> str:
     """Return an id for a call without one: the same each time, and stripped where google-adk strips its own."""
-    return f"adk-{bound.event.id[:24]}-{bound.part_index}"
+    return f"adk-{event.id[:24]}-{slot.call.place[1]}"
 
 
-def _shared_events(groups: list[list[BoundCall]]) -> dict[int, int]:
-    """Return, for each event with results, the newest call event that they belong to, where there are several."""
+def stand_in(why: Why, texts: Texts) -> dict[str, Any]:
+    """Return what a call without a result is answered with."""
+    return cast("dict[str, Any]", unrecorded(why, texts.get(why), None))
+
+
+def _stand_ins(turn: BoundTurn, pending: frozenset[str], texts: Texts) -> dict[Place, Mapping[str, Any]]:
+    """Return what is told of each call that has no result."""
+    made: dict[Place, Mapping[str, Any]] = {}
+    for slot in turn.open_slots:
+        made[slot.call.place] = stand_in("pending" if slot.call.id in pending else "unknown", texts)
+    return made
+
+
+def _shared_events(turns: Sequence[BoundTurn]) -> dict[int, int]:
+    """Return, for each event with results of several turns, the newest of the events with these turns."""
     owners: dict[int, set[int]] = {}
-    for group in groups:
-        for bound in group:
-            for index, _, _ in bound.results:
-                owners.setdefault(index, set()).add(bound.event_index)
+    for turn in turns:
+        for place in _result_places(turn):
+            owners.setdefault(place[0], set()).add(_index(turn))
     return {index: max(calls) for index, calls in owners.items() if len(calls) > 1}
+
+
+def _result_places(turn: BoundTurn) -> list[Place]:
+    """Return where the results of a turn stand, superseded ones too."""
+    found = [result.place for slot in turn.slots for result in slot.superseded]
+    return found + [slot.result.place for slot in turn.slots if slot.result is not None]
 
 
 @dataclass
@@ -119,57 +117,77 @@ class _Edit:
 
     events: Sequence[Event]
     shared: dict[int, int]
-    told: list[Told] = field(default_factory=list[Told])
-    renamed: list[BoundCall] = field(default_factory=list[BoundCall])
+    changes: list[Change] = field(default_factory=list[Change])
     _calls: dict[int, Event] = field(default_factory=dict[int, Event])
-    _gone: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    _gone: set[Place] = field(default_factory=set[Place])
     _behind: dict[int, list[Event]] = field(default_factory=dict[int, list[Event]])
 
-    def is_scattered(self, group: list[BoundCall]) -> bool:
-        """Whether the results stand in several events, in an event with others' results, or not in call order."""
-        where = [bound.results[-1][:2] for bound in group if bound.results]
+    def is_out_of_order(self, turn: BoundTurn, ids: list[str]) -> bool:
+        """Whether google-adk would get the results wrong.
+
+        They stand in several events, in an event with other turns' results or with older ones of their own, before
+        their call or not in call order; or ids or names, theirs or the calls', are missing or not the calls' own.
+        """
+        where = [slot.result.place for slot in turn.slots if slot.result is not None]
         indexes = {index for index, _ in where}
-        return len(indexes) > 1 or where != sorted(where) or any(index in self.shared for index in indexes)
+        is_misnamed = any(
+            not own or slot.call.id != own or (slot.result and (slot.result.id, slot.result.name) != (own, slot.call.name))
+            for slot, own in zip(turn.slots, ids, strict=True)
+        )
+        is_scattered = len(indexes) > 1 or where != sorted(where) or any(i < _index(turn) for i in indexes)
+        has_older = any(result.place[0] in indexes for slot in turn.slots for result in slot.superseded)
+        return is_misnamed or is_scattered or has_older or not indexes.isdisjoint(self.shared)
 
-    def rewrite(self, group: list[BoundCall], ids: list[str], told: dict[int, Told]) -> None:
+    def rewrite(self, turn: BoundTurn, ids: list[str], made: Mapping[Place, Mapping[str, Any]]) -> None:
         """Give the calls these ids, and gather their results in one event, in call order."""
-        event, index = group[0].event, group[0].event_index
-        parts = list(parts_of(event))
+        index = _index(turn)
+        parts = list(parts_of(self.events[index]))
         answers: list[Part] = []
-        for bound, new_id in zip(group, ids, strict=True):
-            if bound.call.id != new_id:
-                self.renamed.append(bound)
-                parts[bound.part_index] = _with_call_id(parts[bound.part_index], new_id)
-            self._gone.update((i, place) for i, place, _ in bound.results)
-            if bound.result is not None:
-                original = parts_of(self.events[bound.results[-1][0]])[bound.results[-1][1]]
-                answers.append(_with_result_id(original, bound.result, new_id))
-            elif (lost := told.get(bound.part_index)) is not None:
-                self.told.append(lost)
-                response = FunctionResponse(id=new_id, name=bound.call.name, response=dict(lost.response))
-                answers.append(Part(function_response=response))
-        if any(bound.call.id != new_id for bound, new_id in zip(group, ids, strict=True)):
-            self._calls[index] = _with_parts(event, parts)
+        for slot, own in zip(turn.slots, ids, strict=True):
+            place = slot.call.place
+            if slot.call.id != own:
+                parts[place[1]] = _renamed_call(parts[place[1]], own)
+            if slot.call.id and slot.call.id != own:
+                self._report(slot, "S7", "renamed", f"an earlier call has the same id; now {own}")
+            if slot.result is not None:
+                at, part = slot.result.place
+                answers.append(_renamed_result(parts_of(self.events[at])[part], own, slot.call.name))
+            elif place in made:
+                answers.append(_result_part(own, slot.call.name, made[place]))
+                self._report(slot, "S1", "answered", str(made[place]["status"]))
+        self._gone.update(_result_places(turn))
+        if any(slot.call.id != own for slot, own in zip(turn.slots, ids, strict=True)):
+            self._calls[index] = _with_parts(self.events[index], parts)
         if answers:
-            self._place(group, answers)
+            self._place(turn, answers)
 
-    def _place(self, group: list[BoundCall], answers: list[Part]) -> None:
+    def drop(self, result: Result) -> None:
+        """Take out a result that belongs to no call, as newer versions of google-adk do (S3)."""
+        self._gone.add(result.place)
+        self.changes.append(Change("S3", result.place[0], "dropped", result.id, result.name, "no call is its own"))
+
+    def _place(self, turn: BoundTurn, answers: list[Part]) -> None:
         """Put the results where the last of them stood; behind the call if none did, or if newer calls' stand there.
 
         The last event of a session must stay the last if it has results: google-adk builds the request around it. The
         time stays that of the last result, as compaction goes by time.
         """
-        event, index = group[0].event, group[0].event_index
-        last = max((bound.results[-1][0] for bound in group if bound.results), default=None)
+        index = _index(turn)
+        last = max((slot.result.place[0] for slot in turn.slots if slot.result is not None), default=None)
         if last is None:
-            base = event.model_copy(update={"long_running_tool_ids": None})
-            self._behind.setdefault(index, []).append(_with_parts(base, answers, role="user"))
-            return
-        at = last if self.shared.get(last, index) == index else index
-        self._behind.setdefault(at, []).append(_with_parts(self.events[last], answers, role="user"))
+            base, at = self.events[index].model_copy(update={"long_running_tool_ids": None}), index
+        else:
+            base = self.events[last]
+            at = index if last < index or self.shared.get(last, index) != index else last
+        self._behind.setdefault(at, []).append(_with_parts(base, answers, role="user"))
 
-    def build(self) -> list[Event]:
-        """Return the new list; events that nothing was done to are the same objects."""
+    def _report(self, slot: Slot, rule: str, action: Action, known: str) -> None:
+        self.changes.append(Change(rule, slot.call.place[0], action, slot.call.id, slot.call.name, known))
+
+    def build(self) -> list[Event] | None:
+        """Return the new list; events that nothing was done to are the same objects. None if nothing was done at all."""
+        if not (self._gone or self._calls or self._behind):
+            return None
         built: list[Event] = []
         for index, event in enumerate(self.events):
             kept = self._without_gone(index, self._calls.get(index, event))
@@ -192,12 +210,16 @@ def _with_parts(event: Event, parts: list[Part], role: str | None = None) -> Eve
     return event.model_copy(update={"content": changed})
 
 
-def _with_call_id(part: Part, new_id: str) -> Part:
+def _renamed_call(part: Part, own: str) -> Part:
     assert part.function_call is not None
-    return part.model_copy(update={"function_call": part.function_call.model_copy(update={"id": new_id})})
+    return part.model_copy(update={"function_call": part.function_call.model_copy(update={"id": own})})
 
 
-def _with_result_id(part: Part, result: FunctionResponse, new_id: str) -> Part:
-    if result.id == new_id:
-        return part
-    return part.model_copy(update={"function_response": result.model_copy(update={"id": new_id})})
+def _renamed_result(part: Part, own: str, name: str) -> Part:
+    assert part.function_response is not None
+    renamed = part.function_response.model_copy(update={"id": own, "name": name})
+    return part.model_copy(update={"function_response": renamed})
+
+
+def _result_part(own: str, name: str, told: Mapping[str, Any]) -> Part:
+    return Part(function_response=FunctionResponse(id=own, name=name, response=dict(told)))

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from google.genai.types import Content, Part
 
-from heaveto.adk.complete import Texts
+from heaveto.adk.complete import Texts, stand_in
 
 
 def with_note(contents: list[Content], pieces: Sequence[Sequence[Content]], texts: Texts) -> list[Content]:
@@ -29,7 +29,7 @@ def with_note(contents: list[Content], pieces: Sequence[Sequence[Content]], text
 
 def _lines(piece: Sequence[Content], texts: Texts) -> Iterator[str]:
     """Yield a line for each call of a piece that got one of our results: these are complete and in call order."""
-    known = (dict(texts.interrupted), dict(texts.pending))
+    known = (stand_in("unknown", texts), stand_in("pending", texts))
     for asked, answered in pairwise(piece):
         calls = [part.function_call for part in asked.parts or () if part.function_call]
         results = [part.function_response for part in answered.parts or () if part.function_response]

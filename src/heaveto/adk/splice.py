@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from google.genai.types import Content
+from google.genai.types import Content, Part
+from pydantic import BaseModel
+
+Key: TypeAlias = tuple[object, ...]
 
 
 class Spliced(NamedTuple):
-    """The new contents; and the pieces that found no place in them."""
+    """The new contents; and the pieces that found no place in them, each with the content before it."""
 
     contents: list[Content]
     homeless: list[list[Content]]
@@ -24,18 +27,17 @@ def carry_over(before: Sequence[Content], after: Sequence[Content], request: Seq
     there already is not put there twice. Contents that nothing is done to are the same objects.
     """
     old, new, asked = [_key(c) for c in before], [_key(c) for c in after], [_key(c) for c in request]
-    where = _found(old, asked)
-    done = _found(new, asked)
+    where, done = _found(old, asked), _found(new, asked)
     contents, homeless = list(request), list[list[Content]]()
-    for tag, start, end, new_start, new_end in reversed(_opcodes(old, new)):
-        if tag == "equal" or _is_run([done.get(j) for j in range(new_start, new_end)]):
+    for start, end, new_start, new_end in reversed(_differences(old, new)):
+        if _is_run([done.get(j) for j in range(new_start, new_end)]):
             continue
         piece = list(after[new_start:new_end])
         span = _span(where, start, end)
         if span is not None:
             contents[span[0] : span[1]] = piece
         elif piece and not _is_cut_off(where, end):
-            homeless.insert(0, piece)
+            homeless.insert(0, list(after[max(new_start - 1, 0) : new_end]))
     return Spliced(contents, homeless)
 
 
@@ -63,15 +65,43 @@ def _is_run(places: Sequence[int | None]) -> bool:
     return first is not None and list(places) == list(range(first, first + len(places)))
 
 
-def _found(keys: list[str], asked: list[str]) -> dict[int, int]:
-    blocks = SequenceMatcher(None, keys, asked, autojunk=False).get_matching_blocks()
-    return {block.a + i: block.b + i for block in blocks for i in range(block.size)}
+def _found(keys: Sequence[Key], asked: Sequence[Key]) -> dict[int, int]:
+    return {start + i: at + i for start, at, size in _blocks(keys, asked) for i in range(size)}
 
 
-def _opcodes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, int]]:
-    return list(SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
+def _differences(old: Sequence[Key], new: Sequence[Key]) -> list[tuple[int, int, int, int]]:
+    """Return the slices of old, and what stands for them in new."""
+    found: list[tuple[int, int, int, int]] = []
+    end, new_end = 0, 0
+    for start, new_start, size in _blocks(old, new):
+        if start > end or new_start > new_end:
+            found.append((end, start, new_end, new_start))
+        end, new_end = start + size, new_start + size
+    return found
 
 
-def _key(content: Content) -> str:
+def _blocks(a: Sequence[Key], b: Sequence[Key]) -> list[tuple[int, int, int]]:
+    """Return the runs that both have, as start, start and length; the last one is empty, at both ends.
+
+    Long conversations differ in one place: what is equal on both sides of it needs no search.
+    """
+    shorter = min(len(a), len(b))
+    head = next((i for i in range(shorter) if a[i] != b[i]), shorter)
+    tail = next((i for i in range(shorter - head) if a[-1 - i] != b[-1 - i]), shorter - head)
+    a_end, b_end = len(a) - tail, len(b) - tail
+    middle = SequenceMatcher(None, a[head:a_end], b[head:b_end], autojunk=False).get_matching_blocks()
+    inner = [(block.a + head, block.b + head, block.size) for block in middle if block.size]
+    return [(0, 0, head), *inner, (a_end, b_end, tail), (len(a), len(b), 0)]
+
+
+def _key(content: Content) -> Key:
     """Return what makes a content the same as another. The SDK's own repr shortens long values."""
-    return repr(content.model_dump(exclude_none=True))
+    return (content.role, tuple(map(_part_key, content.parts or ())))
+
+
+def _part_key(part: Part) -> Key:
+    return tuple(
+        (name, repr(value.model_dump(exclude_none=True)) if isinstance(value, BaseModel) else value)
+        for name, value in part
+        if value is not None
+    )

@@ -139,7 +139,13 @@ class BlockFormat(ABC):
         work.rebuild(messages, origins)
 
     def _opened(
-        self, work: Work, messages: list[Body | None], origins: list[int], index: int, message: Body, opening: list[Body]
+        self,
+        work: Work,
+        messages: list[Body | None],
+        origins: list[int],
+        index: int,
+        message: Body,
+        opening: list[Body],
     ) -> Body:
         """Put results before what a message says, or into one of their own."""
         is_user = message.get("role", "user") == "user"

@@ -21,9 +21,7 @@ def readable(history: list[Any]) -> list[Body]:
 
 def restored(messages: list[Body], readable: list[Body], history: list[Any]) -> list[Any]:
     """Return the messages, with the original object in the place of each dict that only stood for it."""
-    stood_for = {
-        id(view): original for view, original in zip(readable, history, strict=True) if view is not original
-    }
+    stood_for = {id(view): original for view, original in zip(readable, history, strict=True) if view is not original}
     return [stood_for.get(id(message), message) for message in messages] if stood_for else messages
 
 

@@ -13,6 +13,7 @@ from heaveto.core.wire_names import wire_id as wire_id
 from heaveto.core.wire_names import wire_name as wire_name
 from heaveto.events.contents import Blob, FileRef, FunctionResponse, Json, Part, Text
 
+
 def json_text(value: Json) -> str:
     """Return compact JSON."""
     return msgspec.json.encode(value).decode()
