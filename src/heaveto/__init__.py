@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from heaveto.artifacts.files import FileArtifacts
     from heaveto.artifacts.in_store import StoreArtifacts
     from heaveto.core.project import project
+    from heaveto.core.repair.report import RepairReport
     from heaveto.core.request import Generation, ModelRequest, Profile
     from heaveto.core.validate import Violation, validate
     from heaveto.errors import (
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
         StopReport,
         Usage,
     )
+    from heaveto.histories.dangling import repair_dangling_tool_calls
+    from heaveto.histories.repair import repair
     from heaveto.models.base import Model
     from heaveto.models.openai_chat import OpenAIChat
     from heaveto.runner.app import App, ResumabilityConfig
@@ -75,6 +78,7 @@ _HOMES = {
     "heaveto.agents.tool": ("AgentTool",),
     "heaveto.agents.workflow": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
     "heaveto.core.project": ("project",),
+    "heaveto.core.repair.report": ("RepairReport",),
     "heaveto.core.request": ("Generation", "ModelRequest", "Profile"),
     "heaveto.core.validate": ("Violation", "validate"),
     "heaveto.artifacts.base": ("ArtifactService",),
@@ -105,6 +109,8 @@ _HOMES = {
         "StopReport",
         "Usage",
     ),
+    "heaveto.histories.dangling": ("repair_dangling_tool_calls",),
+    "heaveto.histories.repair": ("repair",),
     "heaveto.models.base": ("Model",),
     "heaveto.models.openai_chat": ("OpenAIChat",),
     "heaveto.runner.app": ("App", "ResumabilityConfig"),
@@ -138,6 +144,7 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction",
     "Confirmation", "Hold", "ClientTool", "LongRunningFunctionTool", "RequestInputTool",
     "Violation", "validate",
+    "repair", "repair_dangling_tool_calls", "RepairReport",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from tests.models import grammar
 
 from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn, Turns
-from heaveto.core.wire_names import NO_SIGNATURE
+from heaveto.core.wire_names import NO_SIGNATURE, wire_id, wire_name
 from heaveto.events.contents import (
     Blob,
     FileRef,
@@ -24,7 +24,6 @@ from heaveto.events.contents import (
     Thought,
 )
 from heaveto.models.wire import anthropic, gemini, openai_chat, openai_responses
-from heaveto.models.wire.fields import wire_id, wire_name
 from heaveto.testing.request_check import find_breach, wire_breach
 
 ENCODERS = [openai_chat.encode, openai_responses.encode, anthropic.encode, gemini.encode]

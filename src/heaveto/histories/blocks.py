@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import cast
 
+from heaveto.core import notes
 from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Result, Turn
 from heaveto.core.repair.steps import LAST, Place, Step
+from heaveto.core.wire_names import NOTHING
 from heaveto.histories.work import Body, Work, objects_at, parted
 
 
@@ -53,7 +56,7 @@ class BlockFormat(ABC):
     def quoted(self, result: Result) -> Body:
         """Return a text block that quotes a result."""
 
-    def is_thinking(self, block: Body) -> bool:  # noqa: ARG002
+    def is_thinking(self, block: Body) -> bool:
         """Whether a block is signed thinking, which binds to its turn (A15)."""
         return False
 
@@ -72,22 +75,29 @@ class BlockFormat(ABC):
         calls: list[Call] = []
         strays: list[Result] = []
         end: Place | None = None
+        group: list[Body] = []
         for index, message in enumerate(work.messages):
             if message is None:
                 continue
             if message.get("role") == self.model:
-                if end is not None and not self.joined:
+                if end is not None and not self.joins(work, group, message):
                     _close(steps, calls, strays, end)
+                    group = []
                 end = (index, LAST)
+                group.append(message)
                 self._read_model(work, index, message, calls, strays)
                 continue
             if end is not None:
                 _close(steps, calls, strays, end)
-                end = None
+                end, group = None, []
             self._read_user(steps, index, message)
         if end is not None:
             _close(steps, calls, strays, end)
         return steps
+
+    def joins(self, work: Work, group: list[Body], message: Body) -> bool:
+        """Whether a message of the model is of one turn with those right before it (A23)."""
+        return self.joined and not work.profile.results_alone
 
     def _read_model(self, work: Work, index: int, message: Body, calls: list[Call], strays: list[Result]) -> None:
         content = message.get(self.key)
@@ -120,17 +130,14 @@ class BlockFormat(ABC):
         for index, message in enumerate(work.messages):
             if message is None:
                 continue
+            told = message
             if opening:
-                message, opening = self._opened(work, messages, origins, index, message, opening), []
-                if index not in touched and message is not work.messages[index]:
-                    messages.append(message)
-                    origins.append(index)
-                    continue
+                told, opening = self._opened(work, messages, origins, index, message, opening), []
             if index not in touched:
-                messages.append(message)
+                messages.append(told)
             else:
                 opening = self._inserts(work, plan, (index, LAST))
-                messages.append(self._changed(work, plan, index, message))
+                messages.append(self._changed(work, plan, index, told))
             origins.append(index)
         if opening:
             messages.append(self.user_message(opening))
@@ -192,13 +199,25 @@ class BlockFormat(ABC):
 
     def _keep_thinking_apart(self, messages: list[Body | None]) -> None:
         """A message that lost all it held vanishes, unless two turns with signed thinking would become one (A15)."""
+        if not self.joined or None not in messages:
+            return
         for place, message in enumerate(messages):
-            if message is None and self.joined and 0 < place < len(messages) - 1:
-                before, behind = messages[place - 1], messages[place + 1]
-                if self._thinks(before) and self._thinks(behind):
-                    messages[place] = self.user_message([self.text(".")])
+            if message is None:
+                before, behind = messages[:place][::-1], messages[place + 1 :]
+                if self._run_thinks(before) and self._run_thinks(behind):
+                    messages[place] = self.user_message([self.text(NOTHING)])
 
-    def _thinks(self, message: Body | None) -> bool:
+    def _run_thinks(self, messages: list[Body | None]) -> bool:
+        """Whether what the model says first in these messages, up to anybody else, holds signed thinking."""
+        for message in messages:
+            if message is not None and message.get("role") != self.model:
+                return False
+            if self.thinks(message):
+                return True
+        return False
+
+    def thinks(self, message: Body | None) -> bool:
+        """Whether a message of the model holds signed thinking."""
         if message is None or message.get("role") != self.model or isinstance(message.get(self.key), str):
             return False
         return any(self.is_thinking(block) for block in cast("list[Body]", message.get(self.key) or ()))
@@ -207,6 +226,57 @@ class BlockFormat(ABC):
 def _close(steps: list[Step], calls: list[Call], strays: list[Result], end: Place) -> None:
     steps.append(Turn(tuple(calls), end) if calls else GAP)
     if strays:
-        steps += [GAP, Block(tuple(strays)), GAP]
+        steps.extend((GAP, Block(tuple(strays)), GAP))
     calls.clear()
     strays.clear()
+
+
+# --- neighbours and ends --------------------------------------------------------------------------------------------
+
+
+def settle_ends(work: Work, form: BlockFormat, *, head: str, tail: str) -> None:
+    """A user speaks first and last, where the provider wants it. What is added means nothing, or "Continue."."""
+    there = work.placed()
+    before = len(there)
+    first_role = there[0][1].get("role", "user") if there else form.model
+    if work.is_start and work.profile.starts_with_user and first_role == form.model:
+        there.insert(0, (0, form.user_message([form.text(NOTHING)])))
+        work.report(head, 0, "added", "a user message at the start")
+    if not there:
+        return
+    at, last = there[-1]
+    if work.profile.ends_with_user and not work.left_open and last.get("role", "user") == form.model:
+        there.append((at, form.user_message([form.text(notes.CONTINUE)])))
+        work.report(tail, at, "added", "a user message at the end")
+    if len(there) != before:
+        work.rebuild([message for _, message in there], [origin for origin, _ in there])
+
+
+def set_apart(
+    work: Work,
+    form: BlockFormat,
+    is_special: Callable[[Body], bool],
+    rule: str,
+    joint: str = "",
+    *,
+    unless: Callable[[list[Body]], bool] | None = None,
+) -> None:
+    """Give blocks of one kind a message of their own, results first, calls last (B10). `joint` is the role between."""
+    messages: list[Body | None] = []
+    origins: list[int] = []
+    for index, message in work.placed():
+        content = message.get(form.key)
+        blocks = cast("list[Body]", content) if isinstance(content, list) else []
+        special = [block for block in blocks if is_special(block)]
+        if not special or len(special) == len(blocks) or (unless is not None and unless(blocks)):
+            messages.append(message)
+            origins.append(index)
+            continue
+        others = [block for block in blocks if not is_special(block)]
+        first, second = (special, others) if message.get("role") != form.model else (others, special)
+        between: list[Body | None] = [{"role": joint, form.key: [form.text(NOTHING)]}] if joint else []
+        messages += [{**message, form.key: first}, *between, {**message, form.key: second}]
+        origins += [index] * (2 + len(between))
+        work.report(rule, index, "split", "results stand alone")
+    if len(messages) != len(work.messages):
+        work.rebuild(messages, origins)

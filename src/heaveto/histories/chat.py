@@ -8,7 +8,7 @@ from heaveto.core import notes
 from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Quoted, Result, Turn
 from heaveto.core.repair.steps import Insert, Step
 from heaveto.core.wire_names import NOTHING, UNKNOWN_TOOL
-from heaveto.histories.work import Body, Work, as_object, json_words, objects_at, text_of, words_of
+from heaveto.histories.work import Body, Work, as_object, is_body, json_words, objects_at, text_of, texts_of, words_of
 
 _BRIDGE = "Understood."
 
@@ -64,6 +64,8 @@ class ChatFormat:
             _move_images(work)
         if work.profile.bridged:
             _settle_order(work)
+        if work.profile.reasoning_content != "unasked":
+            _add_reasoning(work)
 
 
 def _rule(work: Work, rule: str) -> str:
@@ -77,15 +79,14 @@ def _clean_assistant(work: Work, index: int, message: Body) -> Body | None:
     if calls is not None:
         message = {key: value for key, value in message.items() if key != "tool_calls"}
         work.report("O7", index, "edited", "tool_calls was empty")
-    if message.get("content") is None and not message.get("function_call"):
-        if work.profile.bridged:
-            work.report("M6", index, "dropped", "it had neither content nor calls")
-            return None
-        message = {**message, "content": ""}
-        work.report("O9", index, "edited", "content was null")
-    elif work.profile.bridged and not message.get("content"):
+    if message.get("content") or message.get("function_call"):
+        return message
+    if work.profile.bridged:
         work.report("M6", index, "dropped", "it had neither content nor calls")
         return None
+    if message.get("content") is None:
+        message = {**message, "content": ""}
+        work.report("O9", index, "edited", "content was null")
     return message
 
 
@@ -93,23 +94,21 @@ def _clean_calls(work: Work, index: int, message: Body) -> Body:
     calls = objects_at(message["tool_calls"], index, "tool_calls")
     cleaned: list[Body] | None = None
     for number, call in enumerate(calls):
-        clean = _clean_call(work, index, number, call)
+        clean = _clean_call(work, index, call)
         if clean is not call:
             cleaned = cleaned or list(calls)
             cleaned[number] = clean
     if cleaned is not None:
         message = {**message, "tool_calls": cleaned}
-    if work.profile.reasoning_content and message.get("reasoning_content") is None:
-        message = {**message, "reasoning_content": ""}
-        work.report("reasoning_content", index, "edited", "a turn that calls must have it; it is empty")
     return message
 
 
-def _clean_call(work: Work, index: int, number: int, call: Body) -> Body:
+def _clean_call(work: Work, index: int, call: Body) -> Body:
     kind = "custom" if call.get("type") == "custom" else "function"
     function: object = call.get(kind)
-    held = cast("Body", function) if isinstance(function, dict) else {}
+    held = function if is_body(function) else {}
     changed: Body = {}
+    raw: str | None = None
     name = text_of(held.get("name"))
     fitting = work.fit_name(name, work.profile.names)
     if fitting != name:
@@ -118,22 +117,23 @@ def _clean_call(work: Work, index: int, number: int, call: Body) -> Body:
     arguments = held.get("arguments")
     if kind == "function" and (work.profile.json_arguments or not isinstance(arguments, str)):
         value, raw = as_object(arguments)
-        if raw is not None:
-            work.raw_args[index, number] = raw
         if raw is not None or not isinstance(arguments, str) or not arguments:
             changed["arguments"] = json_words(value)
             known = "arguments were no text" if raw is None else "arguments were no JSON object"
             work.report("A8", index, "edited", known, call_id=text_of(call.get("id")), name=name)
-    return {**call, kind: {**held, **changed}} if changed else call
+    if not changed:
+        return call
+    call = {**call, kind: {**held, **changed}}
+    work.keep_raw(call, raw)
+    return call
 
 
 def _calls(work: Work, index: int, message: Body) -> tuple[Call, ...]:
     calls: list[Call] = []
     for number, call in enumerate(cast("list[Body]", message["tool_calls"])):
         function: Any = call.get("function") or call.get("custom") or {}
-        place = (index, number)
-        raw = work.raw_args.get(place) if work.raw_args else None
-        calls.append(Call(place, text_of(call.get("id")), text_of(function.get("name")), raw))
+        name = text_of(function.get("name"))
+        calls.append(Call((index, number), text_of(call.get("id")), name, work.raw_of(call)))
     return tuple(calls)
 
 
@@ -160,20 +160,12 @@ def _inserted(work: Work, insert: Insert) -> Body:
             message = _message_at(work, insert.result)
             return message if message.get("tool_call_id") == insert.id else {**message, "tool_call_id": insert.id}
         case Quoted(result=result):
-            text = notes.orphan_note(result.id, result.name, _words(_message_at(work, result).get("content")))
+            text = notes.orphan_note(result.id, result.name, texts_of(result.value) or json_words(result.value))
             return {"role": "user", "content": text}
 
 
 def _message_at(work: Work, result: Result) -> Body:
     return cast("Body", work.messages[result.place[0]])
-
-
-def _words(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    parts = cast("list[Any]", content) if isinstance(content, list) else []
-    texts = [text_of(part.get("text")) for part in parts if isinstance(part, dict)]
-    return "\n".join(text for text in texts if text) or json_words(content)
 
 
 # --- neighbours and ends --------------------------------------------------------------------------------------------
@@ -208,14 +200,17 @@ def _move_images(work: Work) -> None:
 def _images(message: Body | None) -> list[Body]:
     if message is None or message.get("role") != "tool" or not isinstance(message.get("content"), list):
         return []
-    parts = cast("list[Any]", message["content"])
-    return [part for part in parts if isinstance(part, dict) and part.get("type") not in ("text", "refusal")]
+    return [part for part in cast("list[object]", message["content"]) if is_body(part) and _is_image(part)]
+
+
+def _is_image(part: Body) -> bool:
+    return part.get("type") not in ("text", "refusal")
 
 
 def _without_images(message: Body, before: int) -> Body:
-    parts: list[Body] = []
-    for part in cast("list[Any]", message["content"]):
-        if isinstance(part, dict) and part.get("type") not in ("text", "refusal"):
+    parts: list[object] = []
+    for part in cast("list[object]", message["content"]):
+        if is_body(part) and _is_image(part):
             before += 1
             parts.append({"type": "text", "text": f"[image {before} follows the results]"})
         else:
@@ -231,8 +226,9 @@ def _settle_order(work: Work) -> None:
     changed = False
     for index, message in work.placed():
         role = message.get("role")
+        told = message
         if role == "system" and previous in ("tool", "assistant"):
-            message, role, changed = {**message, "role": "user"}, "user", True
+            told, role, changed = {**message, "role": "user"}, "user", True
             work.report("M4", index, "edited", "a system message may not stand here; it is the user's now")
         bridge = None
         if previous == "tool" and role == "user":
@@ -245,7 +241,7 @@ def _settle_order(work: Work) -> None:
             messages.append(bridge)
             origins.append(index)
             changed = True
-        messages.append(message)
+        messages.append(told)
         origins.append(index)
         previous = text_of(role)
     if previous == "assistant" and not work.left_open and not (messages[-1] or {}).get("prefix"):
@@ -255,3 +251,17 @@ def _settle_order(work: Work) -> None:
         work.report("M5", origins[-1], "added", "a user message at the end")
     if changed:
         work.rebuild(messages, origins)
+
+
+def _add_reasoning(work: Work) -> None:
+    """Turns that call have ``reasoning_content``, if only an empty one: all, or those since the user last spoke."""
+    for place in range(len(work.messages) - 1, -1, -1):
+        message = work.messages[place]
+        if message is None:
+            continue
+        if message.get("role") == "user" and work.profile.reasoning_content == "current turn":
+            return
+        if message.get("tool_calls") and not isinstance(message.get("reasoning_content"), str):
+            work.messages[place] = {**message, "reasoning_content": ""}
+            known = "a turn that calls must have reasoning_content; it is empty"
+            work.report("reasoning_content", work.origins[place], "edited", known)

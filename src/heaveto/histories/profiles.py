@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -32,7 +32,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     names: NameRule = COMMON_NAMES
     json_arguments: bool = False  # bad JSON in arguments is refused (DashScope, MiniMax)
-    reasoning_content: bool = False  # turns that call must have the key (DeepSeek, Moonshot)
+    reasoning_content: Literal["unasked", "current turn", "always"] = "unasked"  # which turns that call must have it
     text_results: bool = False  # no images in results (O14, M9)
     starts_with_user: bool = False  # A24, B6
     ends_with_user: bool = False  # no model turn last (A12, G5, M5)
@@ -66,6 +66,7 @@ _RESPONSES = Policy(rules=_rules("R1", "R3", "R8", "R8", "R10", "R10"), ids=_SIX
 _ANTHROPIC = Policy(
     rules=_rules("A1", "A2", "A4", "A5", "A6", "A6"), ids=IdRule(re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII))
 )
+_MINIMAX = Policy(rules=_ANTHROPIC.rules, ids=_SIXTY_FOUR)
 _GEMINI = Policy(
     rules=_rules("G1", "G2", "G2", "G14", "G14", "G15"),
     ids=IdRule(re.compile(r".*", re.DOTALL)),
@@ -86,14 +87,14 @@ _MISTRAL = Policy(
 )
 
 
-def _chat(name: str, **wishes: bool) -> Profile:
+def _chat(name: str, **wishes: Any) -> Profile:
     return Profile(name=name, family="chat", key="messages", policy=_CHAT, text_results=True, **wishes)
 
 
 _PROFILES = (
     _chat("openai"),
-    _chat("deepseek", reasoning_content=True),
-    _chat("kimi", reasoning_content=True, json_arguments=True),
+    _chat("deepseek", reasoning_content="current turn"),
+    _chat("kimi", reasoning_content="always"),
     _chat("qwen", json_arguments=True),
     _chat("minimax", json_arguments=True),
     Profile(
@@ -102,7 +103,7 @@ _PROFILES = (
     ),
     Profile(name="openai-responses", family="responses", key="input", policy=_RESPONSES),
     Profile(
-        name="deepseek-responses", family="responses", key="input", adjacent_items=True, json_arguments=True,
+        name="deepseek-responses", family="responses", key="input", adjacent_items=True,
         policy=msgspec.structs.replace(_RESPONSES, adjacent=True),
     ),
     Profile(
@@ -110,14 +111,16 @@ _PROFILES = (
         starts_with_user=True, ends_with_user=True,
     ),
     Profile(
-        name="minimax-anthropic", family="anthropic", key="messages", policy=_ANTHROPIC, results_alone=True,
-        starts_with_user=True, ends_with_user=True,
+        name="minimax-anthropic", family="anthropic", key="messages", policy=_MINIMAX, results_alone=True,
+
     ),
     Profile(
         name="gemini", family="gemini", key="contents", policy=_GEMINI, names=_GEMINI_NAMES, signatures=True,
         ends_with_user=True,
     ),
-    Profile(name="gemini-2.5", family="gemini", key="contents", policy=_GEMINI, names=_GEMINI_NAMES, ends_with_user=True),
+    Profile(
+        name="gemini-2.5", family="gemini", key="contents", policy=_GEMINI, names=_GEMINI_NAMES, ends_with_user=True
+    ),
     Profile(
         name="bedrock", family="bedrock", key="messages", policy=_BEDROCK, starts_with_user=True, ends_with_user=True
     ),

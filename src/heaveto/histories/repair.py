@@ -14,14 +14,14 @@ from heaveto.events.contents import Json
 from heaveto.histories import views
 from heaveto.histories.anthropic import AnthropicFormat
 from heaveto.histories.bedrock import BedrockFormat
-from heaveto.histories.bodies import settle_body
+from heaveto.histories.bodies import policy_for, settle_body
 from heaveto.histories.chat import ChatFormat
 from heaveto.histories.gemini import GeminiFormat
 from heaveto.histories.profiles import Family, Profile, profile_named
 from heaveto.histories.responses import ResponsesFormat
 from heaveto.histories.work import Body, Format, Work
 
-History = TypeVar("History", list[Any], dict[str, Any])
+History = TypeVar("History", bound="list[Any] | dict[str, Any]")
 Results: TypeAlias = Mapping[str, Json] | Callable[[str], Json]
 _FORMATS: Mapping[Family, Format] = {
     "chat": ChatFormat(),
@@ -85,8 +85,17 @@ def options_of(
         quote_orphans=orphans == "quote",
         pending=frozenset(pending),
         awaited=frozenset(awaited),
-        results=no_results if results is None else results.get if isinstance(results, Mapping) else results,
+        results=_known(results),
     )
+
+
+def _known(results: Results | None) -> Callable[[str], Json]:
+    if results is None:
+        return no_results
+    if callable(results):
+        return results
+    known = dict(results)
+    return known.get
 
 
 @dataclass(slots=True)
@@ -115,7 +124,7 @@ def repair_messages(
     work = Work(profile, list(readable), settings or {}, is_start=before is None, origins=range(len(history)))
     chosen.clean(work)
     steps = chosen.read(work)
-    decision = decide(steps, with_settings(profile, work.settings), options, before or Carry())
+    decision = decide(steps, policy_for(profile, work.settings), options, before or Carry())
     work.changes += decision.changes
     work.left_open = bool(decision.plan.left_open)
     if not decision.plan.is_empty or work.changes:
@@ -127,3 +136,17 @@ def repair_messages(
     messages = [message for message in work.messages if message is not None]
     changes = sorted(work.changes, key=lambda change: change.index)
     return Repaired(views.restored(messages, readable, history), changes, decision.carry, decision.plan.reaches_back)
+
+
+def _repair_body(body: Body, profile: Profile, options: Options) -> tuple[Body, RepairReport]:
+    if profile.key not in body:
+        raise InvalidHistoryError(None, f"a body of {profile.name} must have {profile.key!r}")
+    history: object = body[profile.key]
+    if isinstance(history, str) and profile.family == "responses":
+        return body, RepairReport(profile.name)  # one text of the user, nothing to repair
+    done = repair_messages(cast("list[Any]", history), profile, options, settings=body)
+    messages = views.readable(done.messages)
+    settled, more = settle_body(profile, body, messages)
+    if done.messages is not history:
+        settled = {**settled, profile.key: done.messages}
+    return settled, RepairReport(profile.name, tuple(sorted([*done.changes, *more], key=lambda change: change.index)))

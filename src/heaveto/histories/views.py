@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from heaveto.errors import InvalidHistoryError
-from heaveto.histories.work import Body
+from heaveto.histories.work import Body, is_body, is_list
 
 _HOLDERS = ("content", "parts")
 
@@ -36,19 +36,19 @@ def _is_plain(message: object) -> bool:
 
 
 def _dumped(index: int, message: object) -> Body:
-    value = dict(cast("Body", message)) if isinstance(message, dict) else _dump(message)
+    value = dict(message) if is_body(message) else _dump(message)
     if value is None:
         raise InvalidHistoryError(index, f"must be an object, not {type(message).__name__}")
     for key in _HOLDERS:
         held = value.get(key)
-        if isinstance(held, list):
-            value[key] = [_block(index, block) for block in cast("list[object]", held)]
+        if is_list(held):
+            value[key] = [_block(index, block) for block in held]
     return value
 
 
 def _block(index: int, block: object) -> object:
-    if isinstance(block, dict):
-        return cast("object", block)
+    if is_body(block):
+        return block
     if isinstance(block, str):
         return {"type": "text", "text": block}
     dumped = _dump(block)
@@ -63,4 +63,4 @@ def _dump(value: object) -> Body | None:
     if dump is None:
         return None
     dumped: object = dump(mode="json", by_alias=True, exclude_none=True)
-    return cast("Body", dumped) if isinstance(dumped, dict) else None
+    return dumped if is_body(dumped) else None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, TypeGuard, cast
 
 import msgspec
 
 from heaveto.core.repair import Change, Made, Moved, Plan, Quoted
 from heaveto.core.repair.report import Action
-from heaveto.core.repair.steps import Insert, Place, Step
+from heaveto.core.repair.steps import Insert, Step
 from heaveto.core.wire_names import NameRule
 from heaveto.errors import InvalidHistoryError
 from heaveto.events.contents import Json
@@ -26,7 +26,7 @@ class Work:
     Attributes:
         messages: as they are by now. None where one went: places stay what they were until the plan is applied.
         origins: the index in the input that each message has or is put behind.
-        raw_args: arguments that were no JSON object, by the place of their call.
+        raw_args: arguments that were no JSON object, by the identity of their call as it is now.
         settings: the rest of the request's body, where one was given: read only.
         snake_case: whether keys are written ``function_call`` instead of ``functionCall`` (Gemini's Python SDK).
         left_open: whether a call at the end waits for the next input, so that nothing may follow it.
@@ -41,7 +41,7 @@ class Work:
     left_open: bool = False
     origins: Sequence[int] = ()
     changes: list[Change] = field(default_factory=list[Change])
-    raw_args: dict[Place, str] = field(default_factory=dict[Place, str])
+    raw_args: dict[int, str] = field(default_factory=dict[int, str])
     names: dict[str, str] = field(default_factory=dict[str, str])
 
     def report(
@@ -49,6 +49,15 @@ class Work:
     ) -> None:
         """Note a change."""
         self.changes.append(Change(rule, index, action, call_id, name, known))
+
+    def keep_raw(self, call: Body, raw: str | None) -> None:
+        """Remember what a call's arguments were before they became ``{}``."""
+        if raw is not None:
+            self.raw_args[id(call)] = raw
+
+    def raw_of(self, call: Body) -> str | None:
+        """Return what a call's arguments were, if they were no JSON object."""
+        return self.raw_args.get(id(call)) if self.raw_args else None
 
     def fit_name(self, name: str, rule: NameRule) -> str:
         """Return a tool's name as the format takes it; each is looked at once."""
@@ -58,7 +67,10 @@ class Work:
         return fitting
 
     def rebuild(self, messages: list[Body | None], origins: list[int]) -> None:
-        """Put other messages in the place of all."""
+        """Put other messages in the place of all; those that are gone leave no place."""
+        if None in messages:
+            kept = [(origin, message) for origin, message in zip(origins, messages, strict=True) if message is not None]
+            messages, origins = [message for _, message in kept], [origin for origin, _ in kept]
         self.messages, self.origins = messages, origins
 
     def placed(self) -> list[tuple[int, Body]]:
@@ -87,24 +99,34 @@ class Format(Protocol):
         ...
 
 
-def object_at(value: object, index: int, what: str) -> Body:
-    """Return a JSON object of a history, or say which message has something else there."""
-    if isinstance(value, dict):
-        return cast("Body", value)
-    raise InvalidHistoryError(index, f"{what} must be an object, not {type(value).__name__}")
-
-
 def objects_at(value: object, index: int, what: str) -> list[Body]:
     """Return a list of JSON objects; nothing where there is none."""
     if value is None:
         return []
-    if not isinstance(value, list):
+    if not is_list(value):
         raise InvalidHistoryError(index, f"{what} must be a list, not {type(value).__name__}")
-    items = cast("list[object]", value)
-    for item in items:
+    for item in value:
         if not isinstance(item, dict):
             raise InvalidHistoryError(index, f"{what} must hold objects, not {type(item).__name__}")
-    return cast("list[Body]", items)
+    return cast("list[Body]", value)
+
+
+def is_body(value: object) -> TypeGuard[Body]:
+    """Whether a value is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[object]]:
+    """Whether a value is a JSON list."""
+    return isinstance(value, list)
+
+
+def texts_of(value: object) -> str:
+    """Return the texts of a list of blocks or parts, a line each; of a string itself; else nothing."""
+    if isinstance(value, str):
+        return value
+    blocks = [block for block in value if is_body(block)] if is_list(value) else []
+    return "\n".join(text for block in blocks if (text := text_of(block.get("text"))))
 
 
 def text_of(value: object) -> str:
@@ -114,8 +136,8 @@ def text_of(value: object) -> str:
 
 def as_object(arguments: object) -> tuple[Body, str | None]:
     """Return arguments as a JSON object, and the raw text where they were none (A8, F31). Nothing at all is ``{}``."""
-    if isinstance(arguments, dict):
-        return cast("Body", arguments), None
+    if is_body(arguments):
+        return arguments, None
     if arguments is None or arguments == "":
         return {}, None
     if isinstance(arguments, str):
@@ -123,7 +145,7 @@ def as_object(arguments: object) -> tuple[Body, str | None]:
             value: object = msgspec.json.decode(arguments)
         except (msgspec.DecodeError, UnicodeEncodeError):
             return {}, arguments
-        return (cast("Body", value), None) if isinstance(value, dict) else ({}, arguments)
+        return (value, None) if is_body(value) else ({}, arguments)
     return {}, json_words(arguments)
 
 

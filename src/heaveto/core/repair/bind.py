@@ -59,7 +59,7 @@ class BoundTurn:
 
 @dataclass(slots=True, eq=False)
 class Loose:
-    """A result that no id binds; `home` is the turn directly behind which it stands, `turns` how many came before it."""
+    """A result that no id binds. `home` is the turn directly behind which it stands, `turns` how many come before."""
 
     result: Result
     home: BoundTurn | None

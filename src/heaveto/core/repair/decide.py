@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from heaveto.core import notes
 from heaveto.core.repair.bind import Binding, BoundTurn, Loose, Slot, bind
 from heaveto.core.repair.report import Action, Change
-from heaveto.core.repair.rules import Fault, Options, Policy
+from heaveto.core.repair.rules import Fault, Options, Policy, Why
 from heaveto.core.repair.steps import Insert, Made, Moved, Place, Plan, Quoted, Result, Step
 from heaveto.core.wire_names import unique
 
@@ -171,7 +171,7 @@ class _Deciding:
             self.changes.append(Change(rule, index, "answered", call.id, call.name, "the caller knew its result"))
             return Made(call, final, given, is_error=False)
         is_pending = call.id in options.pending or call.id in options.awaited
-        why = "pending" if is_pending else "unknown" if call.raw_args is None else "malformed"
+        why: Why = "pending" if is_pending else "unknown" if call.raw_args is None else "malformed"
         raw = None if call.raw_args is None else _shortened(call.raw_args)
         self.changes.append(Change(rule, index, "answered", call.id, call.name, f"no result, {why}"))
         told = notes.unrecorded(why, options.texts.get(why), raw)
@@ -205,14 +205,14 @@ class _Deciding:
         )
 
 
-class _Taken(Container[str]):
+class _Taken:
     """The ids that are used up: before these steps, and in them."""
 
     def __init__(self, before: Container[str], own: set[str]) -> None:
         self.before, self.own = before, own
 
-    def __contains__(self, call_id: object) -> bool:
-        return call_id in self.own or call_id in self.before
+    def __contains__(self, call_id: object, /) -> bool:
+        return isinstance(call_id, str) and (call_id in self.own or call_id in self.before)
 
 
 def _why_renamed(call_id: str, *, is_taken: bool) -> tuple[Fault, str]:

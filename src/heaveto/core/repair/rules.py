@@ -39,7 +39,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     orphans_allowed: bool = False
 
 
-def no_results(call_id: str) -> Json:  # noqa: ARG001
+def no_results(call_id: str) -> Json:
     """Know nothing."""
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from heaveto.core.request import Generation, ModelRequest, Turn
-from heaveto.core.wire_names import NOTHING
+from heaveto.core.wire_names import NOTHING, wire_id, wire_name
 from heaveto.events.contents import (
     Blob,
     FileRef,
@@ -26,8 +26,6 @@ from heaveto.models.wire.fields import (
     plain_text,
     sendable_text,
     split_images,
-    wire_id,
-    wire_name,
 )
 from heaveto.models.wire.memory import TurnMemory
 

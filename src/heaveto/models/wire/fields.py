@@ -8,9 +8,6 @@ from typing import cast
 
 import msgspec
 
-from heaveto.core.wire_names import UNKNOWN_TOOL as UNKNOWN_TOOL
-from heaveto.core.wire_names import wire_id as wire_id
-from heaveto.core.wire_names import wire_name as wire_name
 from heaveto.events.contents import Blob, FileRef, FunctionResponse, Json, Part, Text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from heaveto.core.request import Generation, ModelRequest, Turn
-from heaveto.core.wire_names import NO_SIGNATURE, NOTHING, gemini_name
+from heaveto.core.wire_names import NO_SIGNATURE, NOTHING, gemini_name, wire_id
 from heaveto.events.contents import Blob, FileRef, FunctionCall, FunctionResponse, Json, Opaque, Part, Text
 from heaveto.models.wire.fields import (
     base64_text,
@@ -14,7 +14,6 @@ from heaveto.models.wire.fields import (
     own_data,
     sendable_text,
     split_images,
-    wire_id,
 )
 from heaveto.models.wire.memory import TurnMemory
 

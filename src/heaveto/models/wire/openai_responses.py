@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn
+from heaveto.core.wire_names import wire_id, wire_name
 from heaveto.events.contents import Blob, FileRef, FunctionCall, FunctionResponse, Json, Part, Text
 from heaveto.models.wire.fields import (
     data_uri,
@@ -13,8 +14,6 @@ from heaveto.models.wire.fields import (
     own_block,
     plain_text,
     split_images,
-    wire_id,
-    wire_name,
 )
 from heaveto.models.wire.memory import TurnMemory
 

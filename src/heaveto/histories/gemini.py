@@ -1,0 +1,252 @@
+"""Gemini's contents, with the keys of JSON or those of its Python SDK."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from heaveto.core import notes
+from heaveto.core.repair import Call, Made, Result
+from heaveto.core.repair.steps import Place
+from heaveto.core.wire_names import NO_SIGNATURE, NOTHING
+from heaveto.histories.blocks import BlockFormat, settle_ends
+from heaveto.histories.work import Body, Work, as_object, is_body, is_list, json_words, objects_at, text_of
+
+_DATA = {
+    "text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode", "codeExecutionResult",
+    "toolCall", "toolResponse", "inline_data", "file_data", "function_call", "function_response", "executable_code",
+    "code_execution_result", "tool_call", "tool_response",
+}  # fmt: skip
+_CALLS, _RESULTS = ("functionCall", "function_call"), ("functionResponse", "function_response")
+_SIGNATURES = ("thoughtSignature", "thought_signature")
+
+
+class GeminiFormat(BlockFormat):
+    """Contents of parts. Each content of the model is a turn; its results stand alone in the next one (G1, G9)."""
+
+    key, model, joined = "parts", "model", False
+
+    def clean(self, work: Work) -> None:
+        """Roles, empty parts, names, arguments and responses (G6 to G8, G15, G16, G18)."""
+        for index, given in enumerate(work.messages):
+            assert given is not None
+            content = given
+            role = content.get("role") or "user"
+            if role not in ("user", "model"):
+                content = {**content, "role": "user"}
+                work.report("G8", index, "edited", f"the role was {role}")
+            parts = objects_at(content.get("parts"), index, "parts")
+            kept = self._clean_parts(work, index, role, parts)
+            if not kept:
+                if not parts:
+                    work.report("G6", index, "dropped", "it had no parts")
+                work.messages[index] = None
+            else:
+                work.messages[index] = content if kept is parts else {**content, "parts": kept}
+
+    def _clean_parts(self, work: Work, index: int, role: str, parts: list[Body]) -> list[Body]:
+        kept: list[Body] = []
+        for part in parts:
+            clean: Body | None = part
+            call_key, result_key = _key(part, _CALLS), _key(part, _RESULTS)
+            if call_key:
+                work.snake_case = work.snake_case or call_key == "function_call"
+                clean = _clean_function(work, index, part, call_key, "args")
+                if role != "model":
+                    clean = self.text(f"[Call of {_held(part, call_key).get('name')}]")
+                    work.report("G3", index, "quoted", "a user cannot call")
+            elif result_key:
+                clean = _clean_function(work, index, part, result_key, "response")
+            elif _is_empty(part):
+                clean = None
+                work.report("G7", index, "dropped", "the part was empty")
+            if clean is not None:
+                kept.append(clean)
+        is_same = len(kept) == len(parts) and all(one is other for one, other in zip(kept, parts, strict=True))
+        return parts if is_same else kept
+
+    def settle(self, work: Work) -> None:
+        """One content for the results of a turn, users before calls, both ends, signatures (G1, G3, G5, G9, G10)."""
+        self.arrange(work)
+        settle_ends(work, self, head="G3", tail="G5")
+        if work.profile.signatures:
+            _sign(work)
+
+    def arrange(self, work: Work) -> None:
+        """See to neighbours: one content for results, nothing beside them, a user before calls (G1, G3, G9)."""
+        if not self._is_settled(work):
+            self._rearrange(work)
+
+    def _is_settled(self, work: Work) -> bool:
+        previous = "user"
+        if work.is_start:
+            previous = "start"
+        for content in work.messages:
+            kind = self._kind(content)
+            if (
+                kind == "mixed"
+                or (kind == "results" and previous == "results")
+                or (kind == "calls" and previous in ("model", "start"))
+            ):
+                return False
+            previous = kind
+        return True
+
+    def _kind(self, content: Body | None) -> str:
+        parts = cast("list[Body]", content["parts"]) if content is not None else []
+        if content is not None and content.get("role") == "model":
+            return "calls" if any("functionCall" in part or "function_call" in part for part in parts) else "model"
+        results = sum("functionResponse" in part or "function_response" in part for part in parts)
+        return "user" if not results else "results" if results == len(parts) else "mixed"
+
+    def _rearrange(self, work: Work) -> None:
+        contents: list[Body | None] = []
+        origins: list[int] = []
+        previous = "start" if work.is_start else "user"
+        for index, content in work.placed():
+            for kind, given in self._pieces(work, index, content):
+                piece = given
+                if kind == "calls" and previous == "model":
+                    piece = self._with_words_before(contents, origins, piece)
+                    work.report("G3", index, "merged", "what the model said before its calls is one content with them")
+                    previous = "user" if contents or not work.is_start else "start"
+                last = contents[-1] if contents else None
+                if last is not None and kind == previous == "results":
+                    contents[-1] = {**last, "parts": [*last["parts"], *piece["parts"]]}
+                    work.report("G1", index, "merged", "the results of a turn stand in one content")
+                    continue
+                if kind == "calls" and previous == "start":
+                    contents.append(self.user_message([self.text(NOTHING)]))
+                    origins.append(index)
+                    work.report("G3", index, "added", "a user content before the first call")
+                contents.append(piece)
+                origins.append(index)
+                previous = kind
+        work.rebuild(contents, origins)
+
+    def _with_words_before(self, contents: list[Body | None], origins: list[int], calls: Body) -> Body:
+        while contents and self._kind(contents[-1]) == "model":
+            before = cast("Body", contents.pop())
+            origins.pop()
+            calls = {**before, "parts": [*before["parts"], *calls["parts"]]}
+        return calls
+
+    def _pieces(self, work: Work, index: int, content: Body) -> list[tuple[str, Body]]:
+        kind = self._kind(content)
+        if kind != "mixed":
+            return [(kind, content)]
+        parts = cast("list[Body]", content["parts"])
+        results = [part for part in parts if _key(part, _RESULTS)]
+        others = [part for part in parts if not _key(part, _RESULTS)]
+        work.report("G9", index, "split", "results stand alone")
+        return [("results", {**content, "parts": results}), ("user", {**content, "parts": others})]
+
+    def call(self, work: Work, block: Body, place: Place) -> Call | None:
+        key = "functionCall" if "functionCall" in block else "function_call"
+        if block.get(key) is None:
+            return None
+        held = _held(block, key)
+        return Call(place, text_of(held.get("id")), text_of(held.get("name")), work.raw_of(block))
+
+    def result(self, block: Body, place: Place) -> Result | None:
+        key = "functionResponse" if "functionResponse" in block else "function_response"
+        if block.get(key) is None:
+            return None
+        held = _held(block, key)
+        return Result(place, text_of(held.get("id")), text_of(held.get("name")), held.get("response"))
+
+    def renamed(self, block: Body, new_id: str | None, name: str | None) -> Body:
+        key = _key(block, (*_CALLS, *_RESULTS))
+        changed = {**({"id": new_id} if new_id is not None else {}), **({"name": name} if name is not None else {})}
+        return {**block, key: {**_held(block, key), **changed}}
+
+    def made(self, work: Work, insert: Made) -> Body:
+        response = insert.value if is_body(insert.value) else {"output": insert.value}
+        identity = {"id": insert.id} if insert.id else {}
+        key = "function_response" if work.snake_case else "functionResponse"
+        return {key: {**identity, "name": insert.call.name, "response": response}}
+
+    def text(self, words: str) -> Body:
+        return {"text": words}
+
+    def quoted(self, result: Result) -> Body:
+        return self.text(notes.orphan_note(result.id, result.name, json_words(result.value)))
+
+
+def _key(part: Body, keys: tuple[str, ...]) -> str:
+    for key in keys:
+        if part.get(key) is not None:
+            return key
+    return ""
+
+
+def _held(part: Body, key: str) -> Body:
+    held: object = part.get(key)
+    return held if is_body(held) else {}
+
+
+def _is_empty(part: Body) -> bool:
+    if part.get("text") == "":
+        return not any(part.get(key) for key in _SIGNATURES)
+    return all(part.get(key) is None for key in part.keys() & _DATA)
+
+
+def _clean_function(work: Work, index: int, part: Body, key: str, value_key: str) -> Body:
+    held = _held(part, key)
+    name, call_id = text_of(held.get("name")), text_of(held.get("id"))
+    fitting = work.fit_name(name, work.profile.names) if name or value_key == "args" else name
+    changed: Body = {}
+    raw: str | None = None
+    if fitting != name:
+        changed["name"] = fitting
+        work.report("G18" if name else "G15", index, "renamed", f"now {fitting}", call_id=call_id, name=name)
+    value: object = held.get(value_key)
+    if value is not None and not is_body(value):
+        if value_key == "args":
+            changed[value_key], raw = as_object(value)
+        else:
+            changed[value_key] = {"output": value}
+        work.report("G16", index, "edited", f"{value_key} was no object", call_id=call_id, name=name)
+    elif value_key == "response" and value and _holds_reference(value):
+        changed[value_key] = {"output": json_words(value)}
+        work.report("G16", index, "edited", "it held a $ref, which is read as one", call_id=call_id, name=name)
+    if not changed:
+        return part
+    part = {**part, key: {**held, **changed}}
+    work.keep_raw(part, raw)
+    return part
+
+
+def _holds_reference(value: object) -> bool:
+    waiting: list[object] = [value]
+    while waiting:
+        item = waiting.pop()
+        if is_body(item):
+            if "$ref" in item:
+                return True
+            waiting += item.values()
+        elif is_list(item):
+            waiting += item
+    return False
+
+
+def _sign(work: Work) -> None:
+    """Put the stand-in on unsigned first calls since the user last spoke (G10, G11); never on their siblings."""
+    for place in range(len(work.messages) - 1, -1, -1):
+        content = work.messages[place]
+        if content is None:
+            continue
+        parts = cast("list[Body]", content["parts"])
+        if content.get("role") != "model":
+            if not any(_key(part, _RESULTS) for part in parts):
+                return
+            continue
+        first = next((number for number, part in enumerate(parts) if _key(part, _CALLS)), None)
+        if first is None or any(parts[first].get(key) for key in _SIGNATURES):
+            continue
+        key = _SIGNATURES[1] if "function_call" in parts[first] else _SIGNATURES[0]
+        signed = {**parts[first], key: NO_SIGNATURE}
+        work.messages[place] = {**content, "parts": [*parts[:first], signed, *parts[first + 1 :]]}
+        call = _held(parts[first], _key(parts[first], _CALLS))
+        known = "a call of the current turn had no signature; it has the documented stand-in"
+        where = work.origins[place]
+        work.report("G10", where, "edited", known, call_id=text_of(call.get("id")), name=text_of(call.get("name")))
