@@ -12,8 +12,8 @@ from google.genai.types import Content, FunctionResponse, Part
 from heaveto.adk.calls import bound, parts_of, pending_ids
 from heaveto.core.notes import unrecorded
 from heaveto.core.repair import Change, Result
-from heaveto.core.repair.report import Action
 from heaveto.core.repair.bind import BoundTurn, Slot
+from heaveto.core.repair.report import Action
 from heaveto.core.repair.rules import Why
 from heaveto.core.repair.steps import Place
 from heaveto.core.wire_names import unique
@@ -131,7 +131,9 @@ class _Edit:
         where = [slot.result.place for slot in turn.slots if slot.result is not None]
         indexes = {index for index, _ in where}
         is_misnamed = any(
-            not own or slot.call.id != own or (slot.result and (slot.result.id, slot.result.name) != (own, slot.call.name))
+            not own
+            or slot.call.id != own
+            or (slot.result and (slot.result.id, slot.result.name) != (own, slot.call.name))
             for slot, own in zip(turn.slots, ids, strict=True)
         )
         is_scattered = len(indexes) > 1 or where != sorted(where) or any(i < _index(turn) for i in indexes)
@@ -185,7 +187,7 @@ class _Edit:
         self.changes.append(Change(rule, slot.call.place[0], action, slot.call.id, slot.call.name, known))
 
     def build(self) -> list[Event] | None:
-        """Return the new list; events that nothing was done to are the same objects. None if nothing was done at all."""
+        """Return the new list, with the same objects where nothing was done; None if nothing was done at all."""
         if not (self._gone or self._calls or self._behind):
             return None
         built: list[Event] = []

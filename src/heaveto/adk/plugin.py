@@ -103,4 +103,3 @@ async def _contents(context: InvocationContext, events: list[Event], request: Ll
     async for _ in request_processor.run_async(context.model_copy(update={"session": session}), draft):
         pass
     return draft.contents
-

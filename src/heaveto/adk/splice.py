@@ -30,15 +30,21 @@ def carry_over(before: Sequence[Content], after: Sequence[Content], request: Seq
     where, done = _found(old, asked), _found(new, asked)
     contents, homeless = list(request), list[list[Content]]()
     for start, end, new_start, new_end in reversed(_differences(old, new)):
-        if _is_run([done.get(j) for j in range(new_start, new_end)]):
-            continue
         piece = list(after[new_start:new_end])
+        first = new_start - 1 if piece and _is_answer(piece[0]) else new_start
+        if _is_run([done.get(j) for j in range(first, new_end)]):
+            continue
         span = _span(where, start, end)
         if span is not None:
             contents[span[0] : span[1]] = piece
         elif piece and not _is_cut_off(where, end):
             homeless.insert(0, list(after[max(new_start - 1, 0) : new_end]))
     return Spliced(contents, homeless)
+
+
+def _is_answer(content: Content) -> bool:
+    """Whether it belongs directly behind the content before it."""
+    return any(part.function_response for part in content.parts or ())
 
 
 def _span(where: dict[int, int], start: int, end: int) -> tuple[int, int] | None:

@@ -15,7 +15,7 @@ from heaveto.histories.profiles import profile_named
 from heaveto.histories.repair import options_of, repair_messages
 
 _PROFILE = replace(profile_named("gemini"), signatures=False, ends_with_user=False)
-"""Every model behind google-adk gets Gemini's contents, so no signature is invented; to the end google-adk sees itself."""
+"""Models of all providers get these contents, so no signature is invented; google-adk sees to the end itself."""
 
 
 class Whole(NamedTuple):
