@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     )
     from heaveto.histories.dangling import repair_dangling_tool_calls
     from heaveto.histories.repair import repair
+    from heaveto.histories.repairer import Repairer
     from heaveto.models.base import Model
     from heaveto.models.openai_chat import OpenAIChat
     from heaveto.runner.app import App, ResumabilityConfig
@@ -111,6 +112,7 @@ _HOMES = {
     ),
     "heaveto.histories.dangling": ("repair_dangling_tool_calls",),
     "heaveto.histories.repair": ("repair",),
+    "heaveto.histories.repairer": ("Repairer",),
     "heaveto.models.base": ("Model",),
     "heaveto.models.openai_chat": ("OpenAIChat",),
     "heaveto.runner.app": ("App", "ResumabilityConfig"),
@@ -144,7 +146,7 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction",
     "Confirmation", "Hold", "ClientTool", "LongRunningFunctionTool", "RequestInputTool",
     "Violation", "validate",
-    "repair", "repair_dangling_tool_calls", "RepairReport",
+    "repair", "repair_dangling_tool_calls", "RepairReport", "Repairer",
 ]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.repair.shapes import WRITERS, A, History, R, Step, U
@@ -44,9 +44,22 @@ def broken_law(steps: Sequence[Step], provider: str, *, joined: bool = True) -> 
         return "not idempotent"
     if (repaired is history) != report.is_clean:
         return "the report does not tell whether something was changed"
-    if repaired is not history and history and provider not in LENIENT and refusal(history, provider) is None:
+    has_ids = provider.startswith("gemini") or all(_ids(steps))
+    if repaired is not history and has_ids and provider not in LENIENT and refusal(history, provider) is None:
         return f"changed, though it was valid: {report}"
     return _lost(steps, repaired, report)
+
+
+def _ids(steps: Sequence[Step]) -> Iterator[str]:
+    """Yield the ids in a history: calls without one are no valid ones, whatever is known of the provider."""
+    for step in steps:
+        match step:
+            case R():
+                yield step.id
+            case A():
+                yield from (call.id for call in step.calls)
+            case U():
+                pass
 
 
 def _lost(steps: Sequence[Step], repaired: History, report: RepairReport) -> str | None:

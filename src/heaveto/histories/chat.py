@@ -24,9 +24,11 @@ class ChatFormat:
             role = message.get("role")
             if role == "assistant":
                 messages[index] = _clean_assistant(work, index, message)
-            elif message.get("content") is None:
+            elif (content := message.get("content")) is None:
                 messages[index] = {**message, "content": ""}
                 work.report(_rule(work, "O9"), index, "edited", "content was null")
+            elif role == "tool" and type(content) is list:
+                work.has_images = work.has_images or bool(_images(message))
 
     def read(self, work: Work) -> list[Step]:
         """Return calls and results in order."""
@@ -60,7 +62,7 @@ class ChatFormat:
 
     def settle(self, work: Work) -> None:
         """Images behind results, bridges, both ends (O14, M4, M5, M8)."""
-        if work.profile.text_results:
+        if work.profile.text_results and work.has_images:
             _move_images(work)
         if work.profile.bridged:
             _settle_order(work)
@@ -173,8 +175,6 @@ def _message_at(work: Work, result: Result) -> Body:
 
 def _move_images(work: Work) -> None:
     """Only users may send images, and only after the whole run of results (O14)."""
-    if not any(_images(message) for message in work.messages):
-        return
     messages: list[Body | None] = []
     origins: list[int] = []
     held: list[Body] = []
@@ -234,7 +234,7 @@ def _settle_order(work: Work) -> None:
         if previous == "tool" and role == "user":
             bridge = {"role": "assistant", "content": _BRIDGE}
             work.report("M4", index, "added", "an answer between results and the user")
-        elif not previous and role == "assistant":
+        elif not previous and role == "assistant" and message.get("tool_calls"):
             bridge = {"role": "user", "content": NOTHING}
             work.report("M8", index, "added", "a user message at the start")
         if bridge is not None:

@@ -44,6 +44,8 @@ class GeminiFormat(BlockFormat):
                 work.messages[index] = content if kept is parts else {**content, "parts": kept}
 
     def _clean_parts(self, work: Work, index: int, role: str, parts: list[Body]) -> list[Body]:
+        if len(parts) == 1 and parts[0].get("text"):
+            return parts
         kept: list[Body] = []
         for part in parts:
             clean: Body | None = part
@@ -92,10 +94,17 @@ class GeminiFormat(BlockFormat):
         return True
 
     def _kind(self, content: Body | None) -> str:
-        parts = cast("list[Body]", content["parts"]) if content is not None else []
-        if content is not None and content.get("role") == "model":
-            return "calls" if any("functionCall" in part or "function_call" in part for part in parts) else "model"
-        results = sum("functionResponse" in part or "function_response" in part for part in parts)
+        if content is None:
+            return "user"
+        parts, results = cast("list[Body]", content["parts"]), 0
+        if content.get("role") == "model":
+            for part in parts:
+                if "functionCall" in part or "function_call" in part:
+                    return "calls"
+            return "model"
+        for part in parts:
+            if "functionResponse" in part or "function_response" in part:
+                results += 1
         return "user" if not results else "results" if results == len(parts) else "mixed"
 
     def _rearrange(self, work: Work) -> None:

@@ -119,8 +119,23 @@ def repair_messages(
     """Repair a list. With `before`, it goes on from a repaired history that ends with a user's words."""
     if not isinstance(history, list):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
         raise InvalidHistoryError(None, f"must be a list of messages or a body, not {type(history).__name__}")
+    if views.are_dicts(history):
+        try:
+            return _repaired(history, history, profile, options, settings, before)
+        except InvalidHistoryError:
+            pass  # something within is no dict: perhaps an object of an SDK, perhaps an error, which will be told below
+    return _repaired(history, views.readable(history), profile, options, settings, before)
+
+
+def _repaired(
+    history: list[Any],
+    readable: list[Body],
+    profile: Profile,
+    options: Options,
+    settings: Body | None,
+    before: Carry | None,
+) -> Repaired:
     chosen = _FORMATS[profile.family]
-    readable = views.readable(history)
     work = Work(profile, list(readable), settings or {}, is_start=before is None, origins=range(len(history)))
     chosen.clean(work)
     steps = chosen.read(work)
@@ -135,7 +150,9 @@ def repair_messages(
         return Repaired(history, [], decision.carry, decision.plan.reaches_back)
     messages = [message for message in work.messages if message is not None]
     changes = sorted(work.changes, key=lambda change: change.index)
-    return Repaired(views.restored(messages, readable, history), changes, decision.carry, decision.plan.reaches_back)
+    if readable is not history:
+        messages = views.restored(messages, readable, history)
+    return Repaired(messages, changes, decision.carry, decision.plan.reaches_back)
 
 
 def _repair_body(body: Body, profile: Profile, options: Options) -> tuple[Body, RepairReport]:

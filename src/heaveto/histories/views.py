@@ -10,8 +10,13 @@ from heaveto.histories.work import Body, is_body, is_list
 _HOLDERS = ("content", "parts")
 
 
+def are_dicts(history: list[Any]) -> bool:
+    """Whether the messages are dicts; what is within them is not looked at."""
+    return set(map(type, history)) <= {dict}
+
+
 def readable(history: list[Any]) -> list[Body]:
-    """Return the messages as dicts: the same objects where they are.
+    """Return the messages as dicts, with dicts in them: the same objects where they are.
 
     Raises:
         InvalidHistoryError: something is no message at all.

@@ -29,6 +29,7 @@ class Work:
         raw_args: arguments that were no JSON object, by the identity of their call as it is now.
         settings: the rest of the request's body, where one was given: read only.
         snake_case: whether keys are written ``function_call`` instead of ``functionCall`` (Gemini's Python SDK).
+        has_images: whether results hold images where the format takes none.
         left_open: whether a call at the end waits for the next input, so that nothing may follow it.
         is_start: whether the history begins here; a continuation does not.
     """
@@ -38,6 +39,7 @@ class Work:
     settings: Body
     is_start: bool = True
     snake_case: bool = False
+    has_images: bool = False
     left_open: bool = False
     origins: Sequence[int] = ()
     changes: list[Change] = field(default_factory=list[Change])
@@ -106,7 +108,7 @@ def objects_at(value: object, index: int, what: str) -> list[Body]:
     if not is_list(value):
         raise InvalidHistoryError(index, f"{what} must be a list, not {type(value).__name__}")
     for item in value:
-        if not isinstance(item, dict):
+        if type(item) is not dict:
             raise InvalidHistoryError(index, f"{what} must hold objects, not {type(item).__name__}")
     return cast("list[Body]", value)
 

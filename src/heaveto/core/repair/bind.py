@@ -7,49 +7,50 @@ of these lists: kept by one slot, superseded in one slot, loose. Every call has 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from heaveto.core.repair.steps import GAP, Call, Place, Result, Step, Turn
 
 How: TypeAlias = Literal["id", "name", "position"]
 
 
-@dataclass(slots=True, eq=False)
-class Slot:
+class Slot(msgspec.Struct, eq=False, gc=False):
     """A call, and the result that is kept for it.
 
     Attributes:
         at_home: the result stands where the format takes it.
         how: what bound it; anything but the id means that the result had none, or another one.
         superseded: further results for the call, which go.
+        turn: the number of its turn; no reference, so that slots are in no cycle.
     """
 
     call: Call
-    turn: BoundTurn
+    turn: int
     result: Result | None = None
     at_home: bool = False
     how: How = "id"
-    superseded: list[Result] = field(default_factory=list[Result])
+    superseded: tuple[Result, ...] = ()
 
     def take(self, result: Result, *, at_home: bool, how: How = "id") -> None:
         """Keep a result. Of several the last one counts; one that says the same again is no news (F18)."""
         if self.result is None:
             self.result, self.at_home, self.how = result, at_home, how
         elif self.result.value == result.value:
-            self.superseded.append(result)
+            self.superseded = (*self.superseded, result)
         else:
-            self.superseded.append(self.result)
+            self.superseded = (*self.superseded, self.result)
             self.result, self.at_home = result, at_home
 
 
-@dataclass(slots=True, eq=False)
-class BoundTurn:
+class BoundTurn(msgspec.Struct, eq=False, gc=False):
     """A turn's slots in the order of its calls; `end` is the last place of its home, where more results may follow."""
 
     number: int
     end: Place
-    slots: list[Slot] = field(default_factory=list[Slot])
+    slots: list[Slot]
 
     @property
     def open_slots(self) -> list[Slot]:
@@ -81,7 +82,7 @@ def bind(steps: Iterable[Step], *, adjacent: bool) -> Binding:
     """Bind results to calls: by id in order, then what stands at home by name or position, then from afar."""
     binding = _walk(steps, adjacent=adjacent)
     if binding.loose:
-        call_ids = {slot.call.id for turn in binding.turns for slot in turn.slots}
+        call_ids = {slot.call.id for turn in binding.turns for slot in turn.slots if slot.call.id}
         binding.unmatched_ids = {loose.result.id for loose in binding.loose if loose.result.id}
         _pin_at_home(binding, call_ids)
         _take_from_afar(binding)
@@ -99,33 +100,39 @@ def _walk(steps: Iterable[Step], *, adjacent: bool) -> Binding:
         if step == GAP:
             home = None
         elif isinstance(step, Turn):
-            home = _arm(step, turns, newest)
+            home = _arm(step, len(turns), newest)
+            turns.append(home)
         else:
             for result in step.results:
                 slots = newest.get(result.id) if result.id else None
                 if slots is None:
                     loose.append(Loose(result, home, len(turns)))
                 else:
-                    slot = next((slot for slot in slots if slot.result is None), slots[-1])
-                    slot.take(result, at_home=not adjacent or slot.turn is home)
+                    slot = (
+                        slots[0] if len(slots) == 1 else next((one for one in slots if one.result is None), slots[-1])
+                    )
+                    is_home = not adjacent or (home is not None and slot.turn == home.number)
+                    if slot.result is None:
+                        slot.result, slot.at_home = result, is_home
+                    else:
+                        slot.take(result, at_home=is_home)
                 if home is not None:
                     home.end = result.place
     return Binding(turns, loose, set(), home)
 
 
-def _arm(step: Turn, turns: list[BoundTurn], newest: dict[str, list[Slot]]) -> BoundTurn:
-    turn = BoundTurn(len(turns), step.end)
-    turns.append(turn)
+def _arm(step: Turn, number: int, newest: dict[str, list[Slot]]) -> BoundTurn:
+    slots: list[Slot] = []
     for call in step.calls:
-        slot = Slot(call, turn)
-        turn.slots.append(slot)
+        slot = Slot(call, number)
+        slots.append(slot)
         if call.id:
             same = newest.get(call.id)
-            if same is not None and same[0].turn is turn:
+            if same is not None and same[0].turn == number:
                 same.append(slot)
             else:
                 newest[call.id] = [slot]
-    return turn
+    return BoundTurn(number, step.end, slots)
 
 
 def _pin_at_home(binding: Binding, call_ids: set[str]) -> None:
@@ -173,10 +180,10 @@ def _take_from_afar(binding: Binding) -> None:
         if loose.is_bound:
             continue
         if loose.result.id:
-            slot = next((slot for slot in early.get(loose.result.id, ()) if slot.turn.number >= loose.turns), None)
+            slot = next((slot for slot in early.get(loose.result.id, ()) if slot.turn >= loose.turns), None)
         else:
             before = reversed(late.get(loose.result.name, ()))
-            slot = _oldest_of_newest(slot for slot in before if slot.turn.number < loose.turns and slot.result is None)
+            slot = _oldest_of_newest(slot for slot in before if slot.turn < loose.turns and slot.result is None)
         if slot is not None and slot.result is None:
             slot.take(loose.result, at_home=False, how="id" if loose.result.id else "name")
             loose.is_bound = True
@@ -195,7 +202,7 @@ def _oldest_of_newest(newest_first: Iterable[Slot]) -> Slot | None:
     """Of slots from the newest to the oldest, return the oldest of the newest turn."""
     chosen: Slot | None = None
     for slot in newest_first:
-        if chosen is not None and slot.turn is not chosen.turn:
+        if chosen is not None and slot.turn != chosen.turn:
             break
         chosen = slot
     return chosen

@@ -115,7 +115,7 @@ class _Deciding:
         if policy.results_named and not result.name:
             self.plan.names[result.place] = call.name
             self._report("unnamed", result, "edited", "the result had no name; it has its call's now", slot)
-        if slot.how != "id" and (result.id or policy.ids_required):
+        if slot.how != "id" and result.place in self.plan.ids:
             known = "it had no id" if not result.id else f"its id {result.id} is of no call"
             self._report("mismatch", result, "renamed", f"{known}; bound by {slot.how}", slot)
 
@@ -162,10 +162,10 @@ class _Deciding:
         """Make up for a missing result: by what the caller knows, else by saying what is not known."""
         call, options = slot.call, self._options
         self.carry.has_open = True
-        if call.id in options.awaited and slot.turn is self._binding.tail:
+        if call.id in options.awaited and self._is_tail(slot):
             self.plan.left_open.add(call.place)
             return None
-        index, rule = slot.turn.end[0], self._policy.rules.get("unanswered", "unanswered")
+        index, rule = self._binding.turns[slot.turn].end[0], self._policy.rules.get("unanswered", "unanswered")
         given = options.results(call.id)
         if given is not None:
             self.changes.append(Change(rule, index, "answered", call.id, call.name, "the caller knew its result"))
@@ -176,6 +176,10 @@ class _Deciding:
         self.changes.append(Change(rule, index, "answered", call.id, call.name, f"no result, {why}"))
         told = notes.unrecorded(why, options.texts.get(why), raw)
         return Made(call, final, told, is_error=not is_pending)
+
+    def _is_tail(self, slot: Slot) -> bool:
+        tail = self._binding.tail
+        return tail is not None and tail.number == slot.turn
 
     def see_to_loose(self, loose: Loose) -> None:
         """Drop or quote a result without a call."""

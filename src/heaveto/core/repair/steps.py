@@ -13,11 +13,12 @@ import msgspec
 from heaveto.events.contents import Json
 
 Place: TypeAlias = tuple[int, int]
+# Structs without garbage collection: they form no cycles, and a long history makes tens of thousands of them.
 LAST: Final = 1 << 30
 """As a block: behind all of its message."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """A call of a client's tool. `raw_args` are arguments that were no JSON object; the wire has ``{}`` instead."""
 
     place: Place
@@ -26,7 +27,7 @@ class Call(msgspec.Struct, frozen=True):
     raw_args: str | None = None
 
 
-class Result(msgspec.Struct, frozen=True):
+class Result(msgspec.Struct, frozen=True, gc=False):
     """A result. Id and name are empty where the history gives none; `value` is compared, and not looked into."""
 
     place: Place
@@ -35,14 +36,14 @@ class Result(msgspec.Struct, frozen=True):
     value: object
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, frozen=True, gc=False):
     """What the model asked for at once, at least one call; `end` is the last place of all that it said there."""
 
     calls: tuple[Call, ...]
     end: Place
 
 
-class Block(msgspec.Struct, frozen=True):
+class Block(msgspec.Struct, frozen=True, gc=False):
     """Results in a row. Blocks directly behind a turn are its home."""
 
     results: tuple[Result, ...]
