@@ -6,6 +6,8 @@ import logging
 import sys
 
 import pytest
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions, EventCompaction
 from google.adk.plugins.context_filter_plugin import ContextFilterPlugin
 from google.genai import types
 from tests.adk.world import ScriptedLlm, World, accepted, agent, call, next_request, result, shape, turn
@@ -89,3 +91,30 @@ def test_without_google_adk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
         _ = adk.ToolCallRepairPlugin
     with pytest.raises(AttributeError):
         _ = adk.Nonsense
+
+
+async def test_a_call_that_google_adk_has_summarised_stays_in_the_summary() -> None:
+    """Its events are not in the request any more; what was lost later is told."""
+    summary = types.Content(role="model", parts=[types.Part(text="Summary: they paid once.")])
+    compaction = EventCompaction(start_timestamp=1.0, end_timestamp=2.0, compacted_content=summary)
+    llm = ScriptedLlm.of("ok")
+    world = World(agent(llm), ToolCallRepairPlugin())
+    await world.stored(
+        turn("user", types.Part(text="pay 3"), timestamp=1.0),
+        turn("shop", call("pay", "call_1", amount=3), timestamp=2.0),
+        Event(author="user", invocation_id="e-2", timestamp=3.0, actions=EventActions(compaction=compaction)),
+        turn("user", types.Part(text="pay 4"), invocation="e-3", timestamp=4.0),
+        turn("shop", call("pay", "call_2", amount=4), invocation="e-3", timestamp=5.0),
+    )
+    request = await next_request(world, llm)
+    told, *others = shape(request)
+    assert "Summary: they paid once." in told
+    assert others == ["U:pay 4", "M:pay()", "R:pay=unknown", "U:go on"]
+
+
+async def test_an_agent_without_history_hears_of_its_turn_only() -> None:
+    """With ``include_contents="none"`` earlier turns are not for it, nor the calls lost in them."""
+    llm = ScriptedLlm.of("ok")
+    world = World(agent(llm, include_contents="none"), ToolCallRepairPlugin())
+    await world.stored(*LOST)
+    assert shape(await next_request(world, llm)) == ["U:go on"]
