@@ -146,6 +146,7 @@ def gemini(steps: Sequence[Step], *, joined: bool = True) -> History:
     for content in contents:
         if content["role"] == "model" and content["parts"][0].get("thought"):
             signature = content["parts"].pop(0)["thoughtSignature"]
+            content["parts"] = content["parts"] or [{"text": "."}]
             first = next((part for part in content["parts"] if "functionCall" in part), content["parts"][0])
             first["thoughtSignature"] = signature
     return contents

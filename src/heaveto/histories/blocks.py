@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from operator import is_
 from typing import cast
 
 from heaveto.core import notes
 from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Result, Turn
 from heaveto.core.repair.steps import LAST, Place, Step
 from heaveto.core.wire_names import NOTHING
-from heaveto.histories.work import Body, Work, objects_at, parted
+from heaveto.histories.work import Body, Work, is_list, objects_at, parted
 
 
 class BlockFormat(ABC):
@@ -173,7 +174,11 @@ class BlockFormat(ABC):
                 blocks.append(block if new_id is None and name is None else self.renamed(block, new_id, name))
             if place in plan.inserts:
                 blocks += self._inserts(work, plan, place)
-        return {**message, self.key: blocks} if blocks else None
+        if not blocks:
+            return None
+        given = message.get(self.key)
+        is_same = is_list(given) and len(given) == len(blocks) and all(map(is_, given, blocks))
+        return message if is_same or (isinstance(given, str) and len(blocks) == 1) else {**message, self.key: blocks}
 
     def _inserts(self, work: Work, plan: Plan, place: Place) -> list[Body]:
         results, quotes = parted(plan.inserts.get(place, ()))
