@@ -1,4 +1,4 @@
-"""Our repairs, each format in its own shape; see `peers/repairs.py`."""
+"""Our repairs, each format in its own shape; see `peers/repair_times.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
 
-from repairs import report
+from repair_times import report
 
 from heaveto import Repairer, repair, repair_dangling_tool_calls
 

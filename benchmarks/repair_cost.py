@@ -15,7 +15,7 @@ from peers_env import ensure_peers
 
 HERE = Path(__file__).resolve().parent
 OURS = ("contents", "openai", "anthropic", "continued")
-PEERS = ("adk_agent_harness_repair.py", "pydantic_ai_repair.py")
+PEERS = ("adk_agent_harness_repair_cost.py", "pydantic_ai_repair_cost.py")
 
 
 def measured(command: list[str]) -> dict[str, float | str]:

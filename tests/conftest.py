@@ -7,6 +7,11 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Before anything imports them: their assertions tell values, as those of tests do.
+pytest.register_assert_rewrite(
+    "heaveto.testing.artifact_contract", "heaveto.testing.model_contract", "heaveto.testing.store_contract"
+)
+
 # No deadlines: a shared machine may stall for a second, and the per-test timeout catches what hangs.
 settings.register_profile("dev", deadline=None, max_examples=50)
 settings.register_profile("long", deadline=None, max_examples=1_500, suppress_health_check=[HealthCheck.too_slow])

@@ -137,7 +137,15 @@ def test_the_store_interface_is_described() -> None:
     assert set(first_column(section(page("store.md"), "The store interface"))) == public
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/explanation/projection.md", "docs/explanation/architecture.md"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "README.md",
+        "docs/explanation/projection.md",
+        "docs/explanation/architecture.md",
+        "docs/reference/validators.md",
+    ],
+)
 def test_pages_show_what_their_programs_print(name: str, tmp_path: Path) -> None:
     """A text block right behind a program is its output, to the letter."""
     path = REFERENCE.parents[1] / name

@@ -50,10 +50,15 @@ if TYPE_CHECKING:
         Usage,
     )
     from heaveto.histories.dangling import repair_dangling_tool_calls
+    from heaveto.histories.held import settle_held_calls
     from heaveto.histories.repair import repair
     from heaveto.histories.repairer import Repairer
+    from heaveto.models.anthropic_messages import AnthropicMessages
     from heaveto.models.base import Model
+    from heaveto.models.gemini import Gemini
+    from heaveto.models.litellm import LiteLLM
     from heaveto.models.openai_chat import OpenAIChat
+    from heaveto.models.openai_responses import OpenAIResponses
     from heaveto.runner.app import App, ResumabilityConfig
     from heaveto.runner.calls import Question
     from heaveto.runner.compaction import Compaction
@@ -111,10 +116,15 @@ _HOMES = {
         "Usage",
     ),
     "heaveto.histories.dangling": ("repair_dangling_tool_calls",),
+    "heaveto.histories.held": ("settle_held_calls",),
     "heaveto.histories.repair": ("repair",),
     "heaveto.histories.repairer": ("Repairer",),
+    "heaveto.models.anthropic_messages": ("AnthropicMessages",),
     "heaveto.models.base": ("Model",),
+    "heaveto.models.gemini": ("Gemini",),
+    "heaveto.models.litellm": ("LiteLLM",),
     "heaveto.models.openai_chat": ("OpenAIChat",),
+    "heaveto.models.openai_responses": ("OpenAIResponses",),
     "heaveto.runner.app": ("App", "ResumabilityConfig"),
     "heaveto.runner.calls": ("Question",),
     "heaveto.runner.compaction": ("Compaction",),
@@ -140,12 +150,12 @@ __all__ = [  # noqa: RUF022 - in the order of the table
     "Generation", "ModelRequest", "Profile", "HeavetoError", "ModelError", "RunCancelled", "RunFailedError",
     "ToolFatalError", "Blob", "Content", "FileRef", "FunctionCall", "Text", "Thought", "CallSettled", "CallStarted",
     "Delta", "Message", "Record", "RunEnded", "RunStarted", "SessionKey", "StopReport", "Usage", "Model",
-    "OpenAIChat", "App", "RunConfig", "Plugin", "RunEnd", "Run", "RunStream", "Runner", "Store", "MemoryStore",
-    "SqliteStore", "Tool", "ToolContext", "FunctionTool", "ArtifactService", "FileArtifacts", "StoreArtifacts",
-    "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
+    "OpenAIChat", "OpenAIResponses", "App", "RunConfig", "Plugin", "RunEnd", "Run", "RunStream", "Runner", "Store",
+    "MemoryStore", "SqliteStore", "Tool", "ToolContext", "FunctionTool", "ArtifactService", "FileArtifacts",
+    "StoreArtifacts", "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
     "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction",
     "Confirmation", "Hold", "ClientTool", "LongRunningFunctionTool", "RequestInputTool",
-    "Violation", "validate",
+    "Violation", "validate", "Gemini", "LiteLLM", "AnthropicMessages", "settle_held_calls",
     "repair", "repair_dangling_tool_calls", "RepairReport", "Repairer",
 ]  # fmt: skip
 

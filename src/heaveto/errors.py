@@ -17,6 +17,7 @@
     │   ├── LoopStalledError
     │   ├── WrongLoopError
     │   ├── UnknownFormatError
+    │   ├── UnknownConnectorError
     │   └── MissingExtraError
     ├── NotFoundError           UnknownSessionError, UnknownRunError, UnknownCallError
     ├── SessionBusyError        the busy policy is "reject" and the session is busy
@@ -240,6 +241,15 @@ class UnknownFormatError(ConfigError):
     def __init__(self, name: object, known: Iterable[str]) -> None:
         self.name, self.known = name, tuple(sorted(known))
         super().__init__(f"unknown format {short_repr(name)}; known are {', '.join(self.known)}")
+
+
+class UnknownConnectorError(ConfigError):
+    """A model's name does not begin with the name of a connector and a colon. `known` lists the connectors."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        there_are = ", ".join(f"{connector}:…" for connector in known)
+        super().__init__(f"model {name!r} names no connector; write one of {there_are}, or pass a model")
+        self.name, self.known = name, known
 
 
 class MissingExtraError(ConfigError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 from tests.cli.terminal import Terminal, call
 
 from heaveto.cli.demo import command, scenes
+from heaveto.cli.demo.providers import PROVIDERS
 from heaveto.cli.demo.show import DemoError, Show
 from heaveto.cli.demo.stage import Check, Stage, Tally
 from heaveto.cli.demo.told import calls, last_results, late_notes, notes, results, said_before, user_text
@@ -28,15 +30,27 @@ from heaveto.models.wire import anthropic, gemini, openai_chat, openai_responses
 def test_the_demo_keeps_every_promise(tmp_path: Path) -> None:
     """Offline, without a key, in a pipe: all scenes, every check kept, exit code 0; and the doctor is content."""
     done = call("demo", "--fast", "--dir", tmp_path / "demo")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == "" and "\x1b" not in done.stdout
+    check_is_kept(done)
     assert [int(number) for number in re.findall(r"^-- (\d)\. ", done.stdout, re.MULTILINE)] == list(range(1, 9))
-    assert "BROKEN" not in done.stdout and "checks passed" in done.stdout
     for promise in ("P1", "P2", "P3", "P4", "P5", "P6", "P7"):
         assert f"  kept    {promise}" in done.stdout
     assert call("doctor", tmp_path / "demo/demo.db").returncode == 0
     again = call("demo", "--dir", tmp_path / "demo")
     assert again.returncode == 2 and "choose another directory" in again.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize("provider", sorted(PROVIDERS.keys() - {"openai-chat"}))
+def test_the_demo_keeps_every_promise_over_each_api(provider: str) -> None:
+    """The same scenes and checks, through each provider's own SDK (P1)."""
+    done = call("demo", "--fast", "--provider", provider)
+    check_is_kept(done)
+    assert f"requests over HTTP ({PROVIDERS[provider].title})" in done.stdout
+
+
+def check_is_kept(done: CompletedProcess[str]) -> None:
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == "" and "\x1b" not in done.stdout
+    assert "BROKEN" not in done.stdout and "all 33 checks passed" in done.stdout
 
 
 @pytest.mark.slow

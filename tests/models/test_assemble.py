@@ -6,12 +6,22 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from heaveto.core.request import ModelRequest, Turn
 from heaveto.events.contents import FunctionCall, Part, Text, Thought
 from heaveto.events.records import Usage
 from heaveto.models.assemble import Assembled, Assembler, estimate_usage
-from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, TextChunk, ThoughtChunk, UsageChunk
+from heaveto.models.base import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    PartChunk,
+    PauseChunk,
+    TextChunk,
+    ThoughtChunk,
+    UsageChunk,
+)
 
 
 class CountingIds:
@@ -218,3 +228,29 @@ def test_any_chunking_of_an_answer_gives_the_same_parts(
         return [text[start:stop] for start, stop in zip([0, *edges], [*edges, len(text)], strict=True)]
 
     assert parts(split=True) == parts(split=False)
+
+
+def test_a_text_with_provider_data_takes_the_place_of_what_was_streamed_of_it() -> None:
+    """What else was streamed before it stays, as a text of its own."""
+    cited = Text(text="so.", provider="p", data={"type": "text", "text": "so.", "citations": []})
+    answer = assemble(TextChunk("It is "), TextChunk("so."), PartChunk(cited), TextChunk("Well."))
+    assert answer.parts == (Text(text="It is "), cited, Text(text="Well."))
+
+
+def test_behind_a_pause_the_usage_is_an_estimate_until_it_is_counted_again() -> None:
+    """A further request follows, which nobody has counted yet (F22, F126)."""
+    assert assemble(UsageChunk(Usage(3, 4)), PauseChunk()).usage == Usage(3, 4, estimated=True)
+    assert assemble(UsageChunk(Usage(3, 4)), PauseChunk(), UsageChunk(Usage(9, 9))).usage == Usage(9, 9)
+
+
+def test_a_call_behind_which_the_answer_pauses_is_closed() -> None:
+    """What was whole before the pause is whole, also where the next request is cut (F30)."""
+    (call,) = assemble(CallChunk(0, name="a", provider_id="1", args="{}"), PauseChunk()).parts
+    assert isinstance(call, FunctionCall) and call.defect == ""
+
+
+def test_an_estimate_keeps_what_the_provider_counted() -> None:
+    """Its input is exact; its output is at least what it had counted (F126)."""
+    known = Usage(100, 1, cached_tokens=40, estimated=True)
+    assert estimate_usage(ModelRequest(turns=()), (Text(text="word " * 8),), known) == replace(known, output_tokens=10)
+    assert estimate_usage(ModelRequest(turns=()), (), known) == known

@@ -18,10 +18,11 @@ from heaveto.events.records import Usage
 from heaveto.ids import SystemIds
 from heaveto.models.assemble import Assembled, Assembler
 from heaveto.models.base import CallChunk, TextChunk
-from heaveto.models.openai_chat import OpenAIChat, retry_after_seconds
+from heaveto.models.openai_chat import OpenAIChat
 from heaveto.models.prices import Prices
+from heaveto.models.sdk import retry_after_seconds
 from heaveto.models.wire.openai_chat_answer import ChatAnswerReader
-from heaveto.testing.emulator import ChatEmulator, Exchange
+from heaveto.testing.emulator import Emulator, Exchange
 from heaveto.testing.script import call, cut, fault, finish, hang, raw_call, say, think, usage
 
 ASK = ModelRequest(
@@ -53,8 +54,8 @@ async def ask(model: OpenAIChat, request: ModelRequest = ASK) -> Assembled:
     return assembler.finish()
 
 
-def connect(emulator: ChatEmulator, **options: Any) -> OpenAIChat:
-    return OpenAIChat("m", base_url=emulator.base_url, **options)
+def connect(emulator: Emulator, **options: Any) -> OpenAIChat:
+    return OpenAIChat("m", base_url=emulator.openai_url, **options)
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -67,7 +68,7 @@ async def test_text_thought_calls_and_usage_arrive(stream: bool) -> None:
         call("look", at="b"),
         usage(10, 4, cached_tokens=5),
     )
-    async with ChatEmulator(answer) as emulator:
+    async with Emulator(answer) as emulator:
         model = connect(emulator, stream=stream, prices=Prices(input=2.0, output=10.0, cached_input=1.0))
         got = await ask(model)
         await model.aclose()
@@ -87,7 +88,7 @@ async def test_text_thought_calls_and_usage_arrive(stream: bool) -> None:
 
 async def test_a_whole_conversation_keeps_the_providers_rules() -> None:
     """Calls and results of an earlier turn are accepted by the strict server (P1)."""
-    async with ChatEmulator(say("fine"), strict_unconfirmed=True) as emulator:
+    async with Emulator(say("fine"), strict_unconfirmed=True) as emulator:
         model = connect(emulator)
         turns = [
             *ASK.turns,
@@ -109,7 +110,7 @@ async def test_a_whole_conversation_keeps_the_providers_rules() -> None:
 
 async def test_a_broken_request_is_refused_with_the_providers_words() -> None:
     """The emulator judges like the provider, and the error is final."""
-    async with ChatEmulator(say("never")) as emulator:
+    async with Emulator(say("never")) as emulator:
         model = connect(emulator)
         turns = [*ASK.turns, Turn("model", (FunctionCall(call_id="c1", name="look"),)), *ASK.turns]
         with pytest.raises(ModelError, match="must be followed by tool messages") as error:
@@ -125,7 +126,7 @@ async def test_a_broken_request_is_refused_with_the_providers_words() -> None:
 )
 async def test_statuses_become_model_errors(status: int, retryable: bool, stream: bool) -> None:
     """Whether to try again is data; the connector itself never does."""
-    async with ChatEmulator(fault("no", status=status, retry_after_seconds=7)) as emulator:
+    async with Emulator(fault("no", status=status, retry_after_seconds=7)) as emulator:
         model = connect(emulator, stream=stream)
         with pytest.raises(ModelError, match="no") as error:
             await ask(model)
@@ -138,7 +139,7 @@ async def test_an_exhausted_quota_is_final_although_it_is_429() -> None:
     """Waiting does not help there."""
     no_money = fault("pay", status=429)
     no_money.error.body = {"message": "pay", "type": "insufficient_quota", "code": "insufficient_quota"}
-    async with ChatEmulator(no_money) as emulator:
+    async with Emulator(no_money) as emulator:
         model = connect(emulator)
         with pytest.raises(ModelError) as error:
             await ask(model)
@@ -152,7 +153,7 @@ async def test_an_exhausted_quota_is_final_although_it_is_429() -> None:
 async def test_a_stream_that_breaks_off_is_an_error_after_what_came(broken: Any) -> None:
     """What was received before it was handed on (F30, F61)."""
     received: list[str] = []
-    async with ChatEmulator((say("abcd", chunks=4), broken)) as emulator:
+    async with Emulator((say("abcd", chunks=4), broken)) as emulator:
         model = connect(emulator)
         with pytest.raises(ModelError) as error:
             async for chunk in model.generate(ASK):
@@ -164,7 +165,7 @@ async def test_a_stream_that_breaks_off_is_an_error_after_what_came(broken: Any)
 
 async def test_a_limit_marks_the_answer_as_cut() -> None:
     """Then the last call must not be executed (F30)."""
-    async with ChatEmulator((raw_call("look", '{"at": "a'), finish("length", cut=True))) as emulator:
+    async with Emulator((raw_call("look", '{"at": "a'), finish("length", cut=True))) as emulator:
         model = connect(emulator)
         answer = await ask(model)
         await model.aclose()
@@ -176,7 +177,7 @@ async def test_a_limit_marks_the_answer_as_cut() -> None:
 @pytest.mark.parametrize(("args", "defect"), [("[1]", "invalid"), ('{"a":', "invalid"), ("", "")])
 async def test_arguments_are_judged_strictly(args: str, defect: str) -> None:
     """Malformed ones make the call invalid, none at all are an empty object (F31)."""
-    async with ChatEmulator(raw_call("look", args)) as emulator:
+    async with Emulator(raw_call("look", args)) as emulator:
         model = connect(emulator)
         (part,) = (await ask(model)).parts
         await model.aclose()
@@ -206,7 +207,7 @@ async def until_closed(exchange: Exchange, stopped_at: float, phase: str) -> Non
 )
 async def test_a_stop_before_the_answer_closes_the_socket(phase: str, stream: bool, early_headers: bool) -> None:
     """The provider must not go on generating, whatever it was doing (F51)."""
-    async with ChatEmulator(hang(), early_headers=early_headers) as emulator:
+    async with Emulator(hang(), early_headers=early_headers) as emulator:
         model = connect(emulator, stream=stream)
         asking = asyncio.create_task(ask(model))
         exchange = await emulator.exchange(0)
@@ -221,7 +222,7 @@ async def test_a_stop_before_the_answer_closes_the_socket(phase: str, stream: bo
 @pytest.mark.parametrize("way", ["cancel", "close"])
 async def test_a_stop_in_mid_stream_closes_the_socket(way: str) -> None:
     """Both if the reader is cancelled while it waits, and if it just stops reading (F51)."""
-    async with ChatEmulator((say("Hel"), hang())) as emulator:
+    async with Emulator((say("Hel"), hang())) as emulator:
         model = connect(emulator)
         stream = model.generate(ASK)
         assert await anext(stream) == TextChunk("Hel")
@@ -263,7 +264,7 @@ async def test_a_stop_while_the_server_does_not_even_accept_closes_the_socket() 
 
 async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
     """Reading to the end leaves it open and clean."""
-    async with ChatEmulator(say("a"), say("b")) as emulator:
+    async with Emulator(say("a"), say("b")) as emulator:
         model = connect(emulator)
         await ask(model)
         await ask(model)
@@ -275,8 +276,8 @@ async def test_an_own_client_is_used_and_left_open() -> None:
     """Azure and proxies come in this way; retries stay ours."""
     from openai import AsyncOpenAI
 
-    async with ChatEmulator(fault(status=500), say("a")) as emulator:
-        client = AsyncOpenAI(api_key="k", base_url=emulator.base_url, max_retries=5)
+    async with Emulator(fault(status=500), say("a")) as emulator:
+        client = AsyncOpenAI(api_key="k", base_url=emulator.openai_url, max_retries=5)
         model = OpenAIChat("m", client=client)
         with pytest.raises(ModelError):
             await ask(model)
@@ -285,6 +286,18 @@ async def test_an_own_client_is_used_and_left_open() -> None:
         assert not client.is_closed()
         assert (await ask(model)).parts == (Text(text="a"),)
         await client.close()
+
+
+async def test_azures_client_finds_the_model_in_the_body() -> None:
+    """It makes a path of it, so it must get the body and not its bytes."""
+    from openai import AsyncAzureOpenAI
+
+    async with Emulator() as emulator:
+        client = AsyncAzureOpenAI(azure_endpoint=emulator.anthropic_url, api_key="k", api_version="v")
+        with pytest.raises(ModelError):
+            await ask(OpenAIChat("some-model", client=client))
+        await client.close()
+    assert emulator.others[0].path == "/openai/deployments/some-model/chat/completions"
 
 
 @pytest.mark.parametrize(

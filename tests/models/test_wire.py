@@ -62,7 +62,12 @@ def test_every_format_accepts_every_grammatical_request(request: ModelRequest) -
 def test_encoding_is_deterministic_and_leaves_the_request_alone(request: ModelRequest) -> None:
     """The same turns give the same bytes, from a fresh encoder and from one that remembers (F21)."""
     before = repr(request)
-    for encoder in (openai_chat.OpenAIChatEncoder(), anthropic.AnthropicEncoder(), gemini.GeminiEncoder()):
+    for encoder in (
+        openai_chat.OpenAIChatEncoder(),
+        openai_responses.OpenAIResponsesEncoder(),
+        anthropic.AnthropicEncoder(),
+        gemini.GeminiEncoder(),
+    ):
         first = msgspec.json.encode(encoder.encode(request))
         assert msgspec.json.encode(encoder.encode(request)) == first
         assert msgspec.json.encode(type(encoder)().encode(request)) == first
@@ -257,7 +262,7 @@ def test_gemini_signs_the_first_call_of_each_step_of_the_current_turn() -> None:
 
 def test_responses_sends_reasoning_only_before_what_it_produced() -> None:
     """A stop may have cut the unit of reasoning and call (R5)."""
-    reasoning = Opaque(provider="openai-responses", data={"type": "reasoning", "id": "rs_1", "summary": []})
+    reasoning = Opaque(provider="openai-responses", data={"type": "reasoning", "id": "rs_1", "encrypted_content": "e"})
     whole = openai_responses.encode(asked(user("a"), model(reasoning, call("c1")), Turn("tool", (result("c1"),))))[
         "input"
     ]

@@ -53,7 +53,13 @@ async def failure(at: Desk) -> ErrorInfo:
 @pytest.mark.parametrize(
     ("make", "advice"),
     [
-        (lambda: LlmAgent("x", "gpt-5"), r"not a Model but 'gpt-5'; pass OpenAIChat\('gpt-5'\)"),
+        (lambda: LlmAgent("x", "gpt-5"), r"model 'gpt-5' names no connector; write one of openai:…, .*anthropic:…"),
+        (lambda: LlmAgent("x", 5), r"not a Model but 5; pass a model, such as"),
+        (lambda: agent(output_schema={"type": "string"}), r"output_schema is not a schema of type object"),
+        (
+            lambda: agent(output_schema=type("Plain", (), {})),
+            r"output_schema has no JSON schema.*pass a pydantic model",
+        ),
         (lambda: LlmAgent("x", ScriptedModel), r"the class ScriptedModel; pass an instance"),
         (lambda: LlmAgent(5, MODEL), r"name is not a str but 5"),
         (lambda: agent(tools="x"), r"tools is not a list but 'x'"),
@@ -330,7 +336,7 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 from heaveto.testing import *
-print(CrashingStore, ChatEmulator, EmulatorThread, check_promises, ScriptedModel)
+print(CrashingStore, Emulator, EmulatorThread, check_promises, ScriptedModel)
 """
 
 

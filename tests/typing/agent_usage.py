@@ -65,7 +65,8 @@ agent = LlmAgent("root", model, tools=[look], sub_agents=[Greeter("greeter")])
 LoopAgent("loop", sub_agents=(agent,), max_iterations=3)
 SequentialAgent("seq", sub_agents=[agent, Greeter("other")])
 
-LlmAgent("x", "gpt-5")  # type: ignore[arg-type]
+LlmAgent("x", "anthropic:claude-opus-5", output_schema=dict)
+LlmAgent("x", 5)  # type: ignore[arg-type]
 LlmAgent("x", ScriptedModel)  # type: ignore[arg-type]
 LlmAgent("x")  # type: ignore[call-arg]
 LlmAgent("x", model, tools=[1])  # type: ignore[list-item]

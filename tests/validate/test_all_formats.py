@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from tests.models import grammar
 
 from heaveto.core.request import ModelRequest
-from heaveto.core.validate import anthropic, gemini, openai_chat, openai_responses
+from heaveto.core.validate import FORMATS, anthropic, bedrock, gemini, mistral, openai_chat, openai_responses
+from heaveto.core.validate import validate as front
 from heaveto.events.contents import FunctionCall
 from heaveto.models.wire import anthropic as anthropic_wire
 from heaveto.models.wire import gemini as gemini_wire
@@ -24,8 +26,15 @@ VALIDATORS: list[Validate] = [
     openai_responses.validate,
     anthropic.validate,
     gemini.validate,
-    lambda body: openai_chat.validate(body, strict_unconfirmed=True),
-    lambda body: openai_responses.validate(body, strict_unconfirmed=True),
+    *[partial(front, provider=name, strict_unconfirmed=strict) for name in FORMATS for strict in (False, True)],
+    *[partial(mistral.validate, version=version) for version in mistral.VERSIONS],
+    *[partial(bedrock.validate, family=family) for family in bedrock.FAMILIES],
+    lambda body: openai_responses.validate(
+        body, strict_unconfirmed=True, chain=[], known_items=(), known_responses=(), reasoning_model=True
+    ),
+    lambda body: anthropic.validate(body, issued_thinking={}, thinking="manual", tools_required=True, prefill=True),
+    lambda body: anthropic.validate(body, thinking="disabled", forced_choice=False, system_messages=False),
+    lambda body: gemini.validate(body, issued_signatures=(), server_calls=False, vertex=True, prefill=True),
     lambda body: anthropic.validate(body, strict_unconfirmed=True, prefill=True),
     lambda body: gemini.validate(body, strict_unconfirmed=True, signatures=True),
 ]
@@ -59,25 +68,56 @@ WORDS = [
     "tool",
     "tools",
 ]
+CONVERSE = ["toolUse", "toolResult", "reasoningContent", "cachePoint"]
+KINDS = ["tool_use", "tool_result", "text", "thinking", "function_call", "function_call_output", "reasoning"]
 words = st.sampled_from(WORDS) | st.text(max_size=3)
 junk = st.recursive(
     st.none() | st.booleans() | st.integers() | words,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=5),
-    max_leaves=30,
+    max_leaves=12,
 )
-bodies = st.dictionaries(st.sampled_from(["messages", "input", "contents", "tools"]), junk, max_size=3)
+likely = st.fixed_dictionaries(
+    {},
+    optional={
+        "role": st.sampled_from(["user", "assistant", "model", "tool", "system"]),
+        "type": st.sampled_from(KINDS) | junk,
+        "content": st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys((*WORDS, *CONVERSE), junk))) | junk,
+        "parts": st.lists(st.dictionaries(st.sampled_from([*WORDS, "thoughtSignature"]), junk, max_size=2)) | junk,
+        "tool_calls": st.lists(st.dictionaries(st.sampled_from(["id", "function"]), junk)) | junk,
+        "tool_call_id": junk,
+        "call_id": junk,
+        "id": junk,
+    },
+)
+"""Messages and items of all formats, more or less."""
+bodies = st.dictionaries(
+    st.sampled_from(["messages", "input", "contents", "tools", "toolConfig", "thinking", "tool_choice", "system"]),
+    junk | st.lists(likely, max_size=4),
+    max_size=4,
+)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(bodies)
 def test_a_validator_never_raises(body: dict[str, Any]) -> None:
     """Whatever a client sends, it gets an answer that can be written as JSON."""
     for validate in VALIDATORS:
         violation = validate(body)
         if violation is not None:
-            assert violation.status == 400
+            assert violation.status in (400, 404)
             assert violation.message
             msgspec.json.encode(violation.body)
+
+
+@settings(max_examples=200, deadline=None)
+@given(junk, st.sampled_from(sorted(FORMATS)), st.booleans())
+def test_any_json_value_is_judged(value: Any, provider: str, strict: bool) -> None:
+    """Bodies, lists and what is neither; and nothing is changed by it."""
+    before = repr(value)
+    violation = front(value, provider, strict_unconfirmed=strict)
+    assert repr(value) == before
+    if not isinstance(value, (dict, list, str)):
+        assert violation is not None
 
 
 @settings(max_examples=100, deadline=None)

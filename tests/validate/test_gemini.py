@@ -35,6 +35,7 @@ def body(*contents: dict[str, Any]) -> dict[str, Any]:
     return {"contents": list(contents)}
 
 
+SIGNED = body(user(TEXT), model(call(thoughtSignature="c2ln")), user(response()))
 COUNT = "Please ensure that the number of function response parts is equal to the number of function call parts"
 BROKEN = {
     "G1 fewer": ("G1", body(user(TEXT), model(call(), call()), user(response())), COUNT),
@@ -108,7 +109,7 @@ ACCEPTED = {
     "G20 nothing beside": {**body(user(TEXT)), "cachedContent": "c"},
     "keys of the SDKs": body(
         user(TEXT),
-        model({"function_call": {"name": "t", "args": {}}, "text": None}),
+        model({"function_call": {"name": "t", "args": {}}, "text": None, "thought_signature": b"sig"}),
         user({"function_response": {"name": "t", "response": {}}}),
     ),
     "no role": body({"parts": [TEXT]}),
@@ -119,6 +120,30 @@ UNCONFIRMED = {
     "G15 no name": ("G15", body(user(TEXT), model(call("")), user(response()))),
     "G14 another id": ("G14", body(user(TEXT), model(with_id("a", call())), user(with_id("b", response())))),
 }
+
+BY_OPTION: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
+    "G6 on Vertex": ("G6", body(user()), {"vertex": True}, "it must include at least one parts field"),
+    "G7 on Vertex": ("G7", body(user({"text": ""})), {"vertex": True}, "Model input cannot be empty."),
+    "G10": (
+        "G10",
+        body(user(TEXT), model(call()), user(response())),
+        {"signatures": True},
+        "a thought_signature in functionCall parts. Additional data, function call `default_api:t` , position 2",
+    ),
+    "G12 in AI Studio": ("G12", SIGNED, {"issued_signatures": ()}, "Corrupted thought signature."),
+    "G12 on Vertex": ("G12", SIGNED, {"issued_signatures": (), "vertex": True}, "Invalid thought signature."),
+    "G17": ("G17", body(user(TEXT), model({"toolCall": {}}), user(TEXT)), {"server_calls": False}, "not enabled"),
+}
+
+
+@pytest.mark.parametrize(("rule", "broken", "options", "words"), BY_OPTION.values(), ids=BY_OPTION)
+def test_what_depends_on_the_model_or_the_service_is_an_option(
+    rule: str, broken: dict[str, Any], options: dict[str, Any], words: str
+) -> None:
+    """The words too."""
+    violation = validate(broken, **options)
+    assert violation is not None and (violation.rule, violation.unconfirmed) == (rule, False)
+    assert words in violation.message
 
 
 @pytest.mark.parametrize(("rule", "broken", "words"), BROKEN.values(), ids=BROKEN)
@@ -160,35 +185,14 @@ def test_models_before_gemini_3_go_on_from_a_last_model_turn() -> None:
     assert validate(body(user(TEXT), model(TEXT)), prefill=True) is None
 
 
-def test_signatures_that_the_model_never_gave_are_refused() -> None:
-    """In the words of AI Studio or of Vertex; the documented stand-ins pass (G12)."""
-
-    def signed(signature: str) -> dict[str, Any]:
-        return body(user(TEXT), model(call(thoughtSignature=signature)), user(response()))
-
-    studio = validate(signed("b3RoZXI="), issued_signatures={"c2ln"})
-    vertex = validate(signed("b3RoZXI="), issued_signatures={"c2ln"}, vertex=True)
-    assert studio is not None and (studio.rule, studio.message) == ("G12", "Corrupted thought signature.")
-    assert vertex is not None and (vertex.rule, vertex.message) == ("G12", "Invalid thought signature.")
-    for known in ("c2ln", "skip_thought_signature_validator"):
-        assert validate(signed(known), issued_signatures={"c2ln"}) is None
+def test_signatures_that_the_model_has_given_go_back() -> None:
+    """So do the documented stand-ins (G12)."""
+    assert validate(SIGNED, issued_signatures={"c2ln"}) is None
+    stand_in = body(user(TEXT), model(call(thoughtSignature="skip_thought_signature_validator")), user(response()))
+    assert validate(stand_in, issued_signatures=()) is None
 
 
 def test_ai_studio_takes_text_beside_results() -> None:
     """It reads it as the model's, so that it is refused unless asked for (G9)."""
     beside = body(user(TEXT), model(call()), user(response(), TEXT))
     assert validate(beside, results_alone=False) is None
-
-
-def test_calls_that_the_provider_executed_go_back_to_new_models_only() -> None:
-    """Models before Gemini 3 refuse such parts (G17)."""
-    violation = validate(body(user(TEXT), model({"toolCall": {}}), user(TEXT)), server_calls=False)
-    assert violation is not None and violation.rule == "G17"
-
-
-def test_vertex_has_words_and_a_rule_of_its_own() -> None:
-    """An empty text is refused there, and a content without parts in other words (G6, G7)."""
-    empty = validate(body(user({"text": ""})), vertex=True)
-    assert empty is not None and empty.rule == "G7" and not empty.unconfirmed
-    without = validate(body(user()), vertex=True)
-    assert without is not None and "must include at least one parts field" in without.message

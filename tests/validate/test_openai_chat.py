@@ -20,14 +20,15 @@ def result(call_id: str, content: Any = "ok") -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
-def body(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"model": "m", "messages": list(messages), **more}
+def body(*turns: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": list(turns), **more}
 
 
 BROKEN = {
     "O1 unanswered": ("O1", body(USER, calls("a")), "messages.[2].role"),
     "O1 one of two": ("O1", body(USER, calls("a", "b"), result("a"), USER), "messages.[3].role"),
     "O1 text between (O18)": ("O1", body(USER, calls("a"), USER, result("a")), "messages.[2].role"),
+    "O0 no list": ("O0", body(messages={}), "messages"),
     "O2 orphan": ("O2", body(USER, result("a")), "messages.[1].role"),
     "O3 wrong id": ("O3", body(USER, calls("a"), result("b")), "messages.[2].tool_call_id"),
     "O4 twice": ("O4", body(USER, calls("a"), result("a"), result("a")), "messages.[3].tool_call_id"),
@@ -41,6 +42,7 @@ BROKEN = {
     "O12 empty": ("O12", body(USER, calls("a", name=""), result("a")), "messages[1].tool_calls[0].function.name"),
     "O12 dot": ("O12", body(USER, calls("a", name="a.b"), result("a")), "messages[1].tool_calls[0].function.name"),
     "O12 long": ("O12", body(USER, calls("a", name="n" * 65), result("a")), "messages[1].tool_calls[0].function.name"),
+    "O12 declared": ("O12", body(USER, tools=[{"function": {"name": "a.b"}}]), "tools[0].function.name"),
     "O14 image": ("O14", body(USER, calls("a"), result("a", [{"type": "image_url"}])), "messages[2]"),
 }
 
@@ -62,8 +64,14 @@ ACCEPTED = {
 
 UNCONFIRMED = {
     "O5 same id twice": ("O5", body(USER, calls("a", "a"), result("a"))),
+    "O18 instruction between": ("O18", body(USER, calls("a"), {"role": "system", "content": "x"}, result("a"))),
     "O16 empty tools": ("O16", body(USER, tools=[])),
     "O16 choice without tools": ("O16", body(USER, tool_choice="auto")),
+}
+
+BY_OPTION = {
+    "O11 long ids": (BROKEN["O11 call"][1], {"long_ids": True}),
+    "O14 images": (BROKEN["O14 image"][1], {"images_in_results": True}),
 }
 
 
@@ -90,6 +98,12 @@ def test_unconfirmed_rules_are_applied_on_demand(rule: str, broken: dict[str, An
     violation = validate(broken, strict_unconfirmed=True)
     assert violation is not None and violation.rule == rule and violation.unconfirmed
     assert validate(broken) is None
+
+
+@pytest.mark.parametrize(("accepted", "options"), BY_OPTION.values(), ids=BY_OPTION)
+def test_limits_that_may_have_gone_can_be_left_out(accepted: dict[str, Any], options: dict[str, Any]) -> None:
+    """Servers and models that take more are an option (O11, O14)."""
+    assert validate(accepted, **options) is None
 
 
 def test_the_words_are_openais() -> None:

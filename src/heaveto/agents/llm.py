@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from typing import Any, TypeAlias, assert_never
 
+from msgspec.structs import replace
+
 from heaveto.agents.base import AgentCallback, BaseAgent, as_callbacks
 from heaveto.agents.context import AgentContext
 from heaveto.agents.instruction import fill_instruction
@@ -17,6 +19,8 @@ from heaveto.errors import DuplicateNameError
 from heaveto.events.contents import Content, Json, text_of
 from heaveto.events.records import Message, StateChanged
 from heaveto.models.base import Model
+from heaveto.models.names import model_named
+from heaveto.tools.answer_schema import answer_schema
 from heaveto.tools.base import Tool, ToolContext
 from heaveto.tools.function import as_tool
 from heaveto.tools.toolset import Toolset
@@ -52,7 +56,7 @@ class LlmAgent(BaseAgent):
     def __init__(
         self,
         name: str,
-        model: Model,
+        model: Model | str,
         *,
         instruction: Instruction = "",
         description: str = "",
@@ -60,6 +64,7 @@ class LlmAgent(BaseAgent):
         sub_agents: Sequence[BaseAgent] = (),
         output_key: str | None = None,
         generation: Generation | None = None,
+        output_schema: dict[str, Json] | type[Any] | None = None,
         disallow_transfer_to_parent: bool = False,
         disallow_transfer_to_peers: bool = False,
         before_agent_callback: AgentCallback | Sequence[AgentCallback] | None = None,
@@ -75,22 +80,26 @@ class LlmAgent(BaseAgent):
 
         Args:
             name, description, sub_agents, before_agent_callback, after_agent_callback: as in `BaseAgent`.
-            model: the model to ask.
+            model: the model to ask, or the name of one, such as ``anthropic:claude-opus-5``.
             instruction: the system text, with ``{state}`` placeholders, or a function that returns it as it is.
             tools: tools, or functions that become tools.
             output_key: the state key that the final text of the agent is saved to.
             generation: temperature and the like.
+            output_schema: what the model is to answer with, as a JSON schema of type object or as a pydantic model. The
+                answer stays text, which the provider sees to being such JSON; it is not checked again here.
             disallow_transfer_to_parent, disallow_transfer_to_peers: narrows where its model may hand over to. It may
                 hand over to its sub-agents, and to parent and peers that are agents with a model.
 
         Callbacks are tried in order; the first that returns something wins.
 
         Raises:
-            ConfigError: as in `BaseAgent`; also where the model is a name, or a tool cannot be one.
+            ConfigError: as in `BaseAgent`; also where the model's name is unknown, or a tool cannot be one.
             DuplicateNameError: two tools have the same name.
         """
         where = f"LlmAgent {name!r}"
-        require_piece(model, Model, f"{where}: model", _model_advice(model))
+        if isinstance(model, str):
+            model = model_named(model)
+        require_piece(model, Model, f"{where}: model", "pass a model, such as AnthropicMessages('…'), or its name")
         pieces = as_pieces(tools, object, f"{where}: tools", "pass a tool, a function, or a toolset")
         self.toolsets = tuple(piece for piece in pieces if isinstance(piece, Toolset))
         self.tools = tuple(as_tool(piece) for piece in pieces if not isinstance(piece, Toolset))
@@ -104,6 +113,9 @@ class LlmAgent(BaseAgent):
         )
         self.model, self.instruction, self.output_key = model, instruction, output_key
         self.generation = generation or Generation()
+        if output_schema is not None:
+            schema = answer_schema(output_schema, f"{where}: output_schema")
+            self.generation = replace(self.generation, output_schema=schema)
         self.disallow_transfer_to_parent = disallow_transfer_to_parent
         self.disallow_transfer_to_peers = disallow_transfer_to_peers
         self.before_model_callbacks = as_callbacks(before_model_callback)
@@ -217,10 +229,6 @@ class LlmAgent(BaseAgent):
         while path not in agents and "/" in path:
             path = path.rpartition("/")[0]
         return agents.get(path, self)
-
-
-def _model_advice(given: object) -> str:
-    return f"pass OpenAIChat({given!r})" if isinstance(given, str) else "pass a model, such as OpenAIChat('gpt-5')"
 
 
 def _by_name(agent: str, tools: Sequence[Tool]) -> dict[str, Tool]:

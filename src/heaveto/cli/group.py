@@ -15,11 +15,16 @@ _COMMANDS: dict[str, tuple[str, str]] = {
         "heaveto.cli.demo.command",
         "Watch runs being stopped and killed, and sessions go on; offline, no key needed.",
     ),
+    "emulate": (
+        "heaveto.cli.emulate",
+        "Serve OpenAI, Anthropic and Gemini on loopback, to point any program at; no key needed.",
+    ),
     "run": ("heaveto.cli.run", "Chat with an agent in a Python file or module."),
     "sessions": ("heaveto.cli.sessions", "List the sessions of a store."),
     "log": ("heaveto.cli.log", "Show what a session's log holds."),
     "stop": ("heaveto.cli.stop", "Stop a run, in whichever process it is carried."),
     "erase": ("heaveto.cli.erase", "Delete a session's content for good."),
+    "repair": ("heaveto.cli.repair", "Repair a dump of messages or an agent's transcript."),
     "doctor": ("heaveto.cli.doctor", "Check a store file and say what to do."),
 }
 """By name: the module that defines `command`, and the line in ``heaveto --help``."""

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from heaveto.core import notes
 from heaveto.core.fold import effective, is_within
-from heaveto.core.request import Profile, Turn, Turns
+from heaveto.core.request import Held, Profile, Turn, Turns
 from heaveto.core.wire_names import unique
 from heaveto.events.contents import (
     Blob,
@@ -135,8 +135,8 @@ class View:
     (with ``@`` in the name: an agent that works as a tool) are seen from within only, and see nothing else.
     """
 
-    __slots__ = ("_agent", "_branch", "_calls", "_done", "_known", "_open_runs", "_parts", "_position", "_profile",
-                 "_start", "_used_ids")  # fmt: skip
+    __slots__ = ("_agent", "_branch", "_calls", "_done", "_held", "_known", "_open_runs", "_parts", "_position",
+                 "_profile", "_start", "_summary_seq", "_used_ids")  # fmt: skip
 
     def __init__(self, agent: str, branch: str, profile: Profile, start: int = 0) -> None:
         """`start` is the index of the first record that can matter; the records before it are not looked at."""
@@ -149,6 +149,9 @@ class View:
         self._done: list[Turn] = []
         self._calls: list[_Call] = []
         self._parts: list[_Said] = []
+        # What the provider holds of it, and where the summary stands that it begins with.
+        self._held = Held()
+        self._summary_seq = 0
         # What later records may refer to.
         self._known: dict[str, _Call] = {}
         self._used_ids: set[str] = set()
@@ -163,7 +166,7 @@ class View:
                 self._rebuild(records[: self._position])
             else:
                 self._take(record)
-        return Turns(self._done, len(self._done), self._tail())
+        return Turns(self._done, len(self._done), self._tail(), self._held)
 
     def _rebuild(self, records: Sequence[Record]) -> None:
         """Start again behind the newest summary that still counts, without what was rewound."""
@@ -186,6 +189,7 @@ class View:
         for call in self._calls:
             self._fix(call, sys.maxsize)
         self._done, self._calls = [], []
+        self._held, self._summary_seq = Held(), summary.seq
         self._parts = []
         self._say(0, summary.summary.parts)
 
@@ -236,11 +240,26 @@ class View:
             return  # a turn with nothing to send vanishes (F28)
         self._tell(record.seen or record.seq - 1)
         self._done.append(Turn("model", tuple(parts)))
+        self._hold(record)
         self._calls = calls
         for call in calls:
             self._known[call.call_id] = call
         if record.interrupted is not None:
             self._note(record.seq, notes.cut_note(record.interrupted))
+
+    def _hold(self, record: Message) -> None:
+        """Note where the provider stands if it holds this answer, and with it all that was told before it.
+
+        Not what another branch asked, which may have been told other things; nor what was asked before the summary,
+        with all that the summary stands for.
+        """
+        match record.data:
+            case {"id": str(response_id), "held": True}:
+                own = record.provider == self._profile.name and record.branch == self._branch
+                if own and record.interrupted is None and record.seen >= self._summary_seq:
+                    self._held = Held(response_id, len(self._done))
+            case _:
+                pass
 
     def _tell(self, seen: int) -> None:
         """Fix the frontier as the request that saw `seen` had it; carry over what came later."""

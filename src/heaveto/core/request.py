@@ -28,16 +28,27 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
         return tuple(part for part in self.parts if isinstance(part, FunctionResponse))
 
 
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """What the provider itself holds of a conversation: its first `turns` turns, the last of them a model's answer.
+
+    `response_id` is the provider's id of that answer; empty with 0 turns, where it holds none of them.
+    """
+
+    response_id: str = ""
+    turns: int = 0
+
+
 class Turns(Sequence[Turn]):
     """An immutable view: the first `length` turns of a list that only grows, then a short tail.
 
-    Making one costs the tail, not the session (P9).
+    Making one costs the tail, not the session (P9). `held` tells what of it the provider has.
     """
 
-    __slots__ = ("_base", "_length", "_tail")
+    __slots__ = ("_base", "_length", "_tail", "held")
 
-    def __init__(self, base: list[Turn], length: int, tail: tuple[Turn, ...]) -> None:
+    def __init__(self, base: list[Turn], length: int, tail: tuple[Turn, ...], held: Held | None = None) -> None:
         self._base, self._length, self._tail = base, length, tail
+        self.held = held or Held()
 
     def __len__(self) -> int:
         return self._length + len(self._tail)
@@ -88,7 +99,11 @@ class ToolDeclaration(msgspec.Struct, frozen=True):
 
 
 class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Generation settings; None leaves the provider's default. `extra` is passed to the connector as it is."""
+    """Generation settings; None leaves the provider's default.
+
+    `output_schema` is the JSON schema, of type object, of the text that the model is to answer with; every connector
+    asks for it in its provider's own way. `extra` is passed to the connector as it is, and wins.
+    """
 
     temperature: float | None = None
     top_p: float | None = None
@@ -97,6 +112,7 @@ class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: int | None = None
     tool_choice: Literal["auto", "none", "required"] | None = None
     extra: dict[str, Json] = {}
+    output_schema: dict[str, Json] | None = None
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,3 +125,12 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     run_id: str = ""
     seen: int = 0
+
+    @property
+    def held(self) -> Held | None:
+        """What the provider holds of these turns, as the session's log tells it.
+
+        None for turns that are not a session's own, such as those that a callback put there: a provider must not go
+        on from an answer to something else than the log will say.
+        """
+        return self.turns.held if isinstance(self.turns, Turns) else None

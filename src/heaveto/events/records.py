@@ -46,8 +46,9 @@ class SessionKey(msgspec.Struct, frozen=True, order=True, gc=False):
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Tokens and money of one or more model calls.
 
-    `estimated` is true where a stream was cut before its provider reported (F126). `cost` is in the unit that the
-    model's prices were given in.
+    `input_tokens` are all of the input: `cached_tokens` of them were read from a cache, `cache_write_tokens` were
+    written to one. `estimated` is true where a stream was cut before its provider reported (F126). `cost` is in the
+    unit that the model's prices were given in.
     """
 
     input_tokens: int = 0
@@ -56,6 +57,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reasoning_tokens: int = 0
     cost: float = 0.0
     estimated: bool = False
+    cache_write_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -65,6 +67,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             self.reasoning_tokens + other.reasoning_tokens,
             self.cost + other.cost,
             self.estimated or other.estimated,
+            self.cache_write_tokens + other.cache_write_tokens,
         )
 
     @property

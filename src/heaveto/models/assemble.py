@@ -13,7 +13,7 @@ from heaveto.core.request import ModelRequest
 from heaveto.events.contents import Blob, FileRef, FunctionCall, FunctionResponse, Json, Part, Text, Thought
 from heaveto.events.records import Usage
 from heaveto.ids import IdSource
-from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, TextChunk, ThoughtChunk, UsageChunk
+from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, PauseChunk, TextChunk, ThoughtChunk, UsageChunk
 
 _ARGUMENTS = msgspec.json.Decoder(dict[str, Any])
 _CHARACTERS_PER_TOKEN = 4
@@ -46,6 +46,19 @@ class _Streamed:
     def text(self) -> str:
         self.fragments = ["".join(self.fragments)]
         return _well_formed(self.fragments[0])
+
+    def give_way(self, part: Part) -> bool:
+        """Make room for a part that was streamed as this before it came whole; return whether anything is left."""
+        match part:
+            case Thought() if self.is_thought:
+                is_end = bool(part.text) and self.text.endswith(part.text)
+                left = self.text.removesuffix(part.text) if is_end else ""
+            case Text(data=dict()) if not self.is_thought:
+                left = self.text.removesuffix(part.text)
+            case _:
+                return True
+        self.fragments = [left]
+        return bool(left)
 
 
 class _Call:
@@ -113,6 +126,8 @@ class Assembler:
                 self._usage = usage
             case EndChunk():
                 self._end = chunk
+            case PauseChunk():
+                self._pause()
             case _:
                 assert_never(chunk)
 
@@ -133,6 +148,12 @@ class Assembler:
         """
         return Assembled(self._parts(cut=self._end is None or self._end.cut), self._end, self._usage)
 
+    def _pause(self) -> None:
+        """A further request follows: nothing goes on in it, and nobody has counted it yet."""
+        self._open = None
+        if self._usage is not None:
+            self._usage = msgspec.structs.replace(self._usage, estimated=True)
+
     def _feed_streamed(self, text: str, *, is_thought: bool) -> None:
         if not text:
             return
@@ -146,7 +167,7 @@ class Assembler:
     def _feed_part(self, part: Part) -> None:
         self._open = None
         last = self._slots[-1] if self._slots else None
-        if isinstance(part, Thought) and isinstance(last, _Streamed) and last.is_thought:
+        if isinstance(last, _Streamed) and not last.give_way(part):
             self._slots.pop()
         if isinstance(part, FunctionCall):
             part = msgspec.structs.replace(part, call_id=self._ids.call_id())
@@ -217,11 +238,15 @@ def parse_arguments(raw: str) -> dict[str, Json] | None:
     return arguments
 
 
-def estimate_usage(request: ModelRequest, parts: tuple[Part, ...]) -> Usage:
-    """Estimate what a request cost whose provider never said so, because its stream was cut (F126).
+def estimate_usage(request: ModelRequest, parts: tuple[Part, ...], known: Usage | None = None) -> Usage:
+    """Estimate what a request cost whose provider never said all of it, because its stream was cut (F126).
 
-    About four characters are one token. Reads the whole request, so it is for cut answers only.
+    About four characters are one token. Where the provider said what the input came to, `known`, only the output is
+    estimated; otherwise the whole request is read, so it is for cut answers only.
     """
+    if known is not None:
+        received = _tokens(sum(_size(part) for part in parts))
+        return msgspec.structs.replace(known, output_tokens=max(known.output_tokens, received), estimated=True)
     sent = len(request.instruction) + sum(_size(part) for turn in request.turns for part in turn.parts)
     sent += sum(len(tool.description) + len(msgspec.json.encode(tool.parameters)) for tool in request.tools)
     received = sum(_size(part) for part in parts)

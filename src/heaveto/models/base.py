@@ -40,15 +40,30 @@ class CallChunk(msgspec.Struct, frozen=True):
 
 
 class PartChunk(msgspec.Struct, frozen=True):
-    """A complete part, in order. A signed `Thought` replaces the thought text streamed right before it."""
+    """A complete part, in order.
+
+    It takes the place of what was streamed of it right before: a `Thought` of thought text, all of it if the end of
+    that is not the part's own text, and a `Text` with provider data of the same text at its end.
+    """
 
     part: Part
 
 
 class UsageChunk(msgspec.Struct, frozen=True):
-    """The usage so far; the last one counts."""
+    """The usage so far; the last one counts.
+
+    With `estimated` set, the input is what the provider counted, and its count of the output is still to come: if the
+    answer is cut before that, the output is estimated from what was received (F126).
+    """
 
     usage: Usage
+
+
+class PauseChunk(msgspec.Struct, frozen=True):
+    """The provider paused tools that it executes itself, and goes on with this answer when it is asked again (F22).
+
+    What follows is a further request: the runtime counts it against the budgets before it reads on.
+    """
 
 
 class EndChunk(msgspec.Struct, frozen=True):
@@ -63,7 +78,7 @@ class EndChunk(msgspec.Struct, frozen=True):
     data: dict[str, Json] | None = None
 
 
-Chunk: TypeAlias = TextChunk | ThoughtChunk | CallChunk | PartChunk | UsageChunk | EndChunk
+Chunk: TypeAlias = TextChunk | ThoughtChunk | CallChunk | PartChunk | UsageChunk | PauseChunk | EndChunk
 
 
 class Model(ABC):
@@ -71,8 +86,9 @@ class Model(ABC):
 
     `generate` is an asynchronous generator. The runtime iterates it in one task, closes it in the same task on every
     path, and cancels that task to stop: an implementation holds its connection in ``async with`` inside the generator,
-    so that closing it, before the first byte as well as in mid-stream, closes the socket (F51). It must not retry:
-    the runtime owns retries. Errors are raised as `ModelError`, with `retryable` set where trying again may help.
+    so that closing it, before the first byte as well as in mid-stream, closes the socket (F51). Nothing is read on
+    behind a stop for the sake of the true count (F149, ADR 0019). It must not retry: the runtime owns retries. Errors
+    are raised as `ModelError`, with `retryable` set where trying again may help.
     """
 
     name: str

@@ -104,14 +104,14 @@ class LiveDraft:
         )  # fmt: skip
 
     def snapshot(self, *, last: bool = False) -> Draft:
-        """Return what was received so far, with an estimated usage where the provider reported none (F126).
+        """Return what was received so far, with a usage that is estimated where the provider did not report it (F126).
 
         The `last` one, that of a cut answer, estimates the request as well, which means reading all of it.
         """
         parts, usage = self._assembler.partial(), self._assembler.usage
-        if usage is None:
+        if usage is None or usage.estimated:
             asked = self.request if last else ModelRequest(turns=())
-            usage = self._model.priced(estimate_usage(asked, parts))
+            usage = self._model.priced(estimate_usage(asked, parts, usage))
         return Draft(
             message_id=self.message_id,
             run_id=self.request.run_id,

@@ -15,7 +15,7 @@ from heaveto.core.request import ModelRequest
 from heaveto.errors import LimitExceededError, ModelError
 from heaveto.events.contents import Content, FunctionCall, Part
 from heaveto.events.records import Message
-from heaveto.models.base import Chunk
+from heaveto.models.base import Chunk, PauseChunk
 from heaveto.runner.draft import LiveDraft
 from heaveto.runner.live import LiveRun
 
@@ -146,6 +146,9 @@ async def _stream(live: LiveRun, agent: LlmAgent, draft: LiveDraft) -> Message:
     chunks = cast("AsyncGenerator[Chunk, None]", agent.model.generate(draft.request))
     async with aclosing(chunks):
         async for chunk in chunks:
+            if isinstance(chunk, PauseChunk):
+                live.check()
+                _spend_call(live)
             if draft.feed(chunk):
                 live.draft_grew(draft)
     live.check()

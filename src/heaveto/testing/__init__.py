@@ -1,8 +1,8 @@
 """What users need to test their own agents: a scripted model, a fake clock, an emulated provider, crashes on purpose,
-and the suites that every store and every artifact service pass.
+and the suites that every store, artifact service and model connector pass.
 
-Names are loaded on first use. Only `StoreContract` and `ArtifactContract` need pytest, so ``import *`` leaves them
-out: import them by name.
+Names are loaded on first use. Only `StoreContract`, `ArtifactContract` and `ModelContract` need pytest, so ``import *``
+leaves them out: import them by name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from heaveto.testing.artifact_contract import ArtifactContract as ArtifactContract  # public, though not in __all__
     from heaveto.testing.clock import FakeClock, settle
     from heaveto.testing.crash import CrashingStore
-    from heaveto.testing.emulator import ChatEmulator, EmulatorThread
+    from heaveto.testing.emulator import Emulator, EmulatorThread
+    from heaveto.testing.emulator.echo import echo
+    from heaveto.testing.model_contract import ModelContract as ModelContract  # public, though not in __all__
     from heaveto.testing.promises import check_promises
     from heaveto.testing.script import (
         call,
@@ -36,20 +38,22 @@ if TYPE_CHECKING:
 _SCRIPT = ("call", "cut", "delay", "fault", "finish", "gate", "give", "hang", "raw_call", "say", "think", "usage")
 _HOME_OF = {
     "ArtifactContract": "heaveto.testing.artifact_contract",
-    "ChatEmulator": "heaveto.testing.emulator",
     "CrashingStore": "heaveto.testing.crash",
+    "Emulator": "heaveto.testing.emulator",
     "EmulatorThread": "heaveto.testing.emulator",
     "FakeClock": "heaveto.testing.clock",
+    "ModelContract": "heaveto.testing.model_contract",
     "ScriptedModel": "heaveto.testing.scripted_model",
     "StoreContract": "heaveto.testing.store_contract",
     "check_promises": "heaveto.testing.promises",
+    "echo": "heaveto.testing.emulator.echo",
     "settle": "heaveto.testing.clock",
     **dict.fromkeys(_SCRIPT, "heaveto.testing.script"),
 }
 
 __all__ = [
-    "ChatEmulator",
     "CrashingStore",
+    "Emulator",
     "EmulatorThread",
     "FakeClock",
     "ScriptedModel",
@@ -57,6 +61,7 @@ __all__ = [
     "check_promises",
     "cut",
     "delay",
+    "echo",
     "fault",
     "finish",
     "gate",

@@ -75,9 +75,19 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """The stream breaks off at this point, or after so many chunks: no end, no usage."""
+    """The stream breaks off at this point, or after so many chunks: no end, no usage.
+
+    The emulator breaks also after so many bytes of its answer's head (status line and headers) or body.
+    """
 
     after_chunks: int | None = None
+    after_bytes: int | None = None
+    after_head_bytes: int | None = None
+
+    @property
+    def counts_bytes(self) -> bool:
+        """Whether it is a matter of the wire, and no point of the script."""
+        return self.after_bytes is not None or self.after_head_bytes is not None
 
 
 class Hang(msgspec.Struct, frozen=True):
@@ -175,17 +185,24 @@ def fault(
     retryable: bool | None = None,
     retry_after_seconds: float | None = None,
     after_chunks: int | None = None,
+    body: Json = None,
 ) -> Fault:
-    """Fail here, or after so many chunks. By default a status of 429 or 5xx, or none, is retryable."""
+    """Fail here, or after so many chunks. By default a status of 429 or 5xx, or none, is retryable.
+
+    `body` is the whole error body that an emulator sends, instead of the one that fits the status.
+    """
     if retryable is None:
         retryable = status is None or status == 429 or status >= 500
-    error = ModelError(message, status=status, retryable=retryable, retry_after_seconds=retry_after_seconds)
+    error = ModelError(message, status=status, retryable=retryable, retry_after_seconds=retry_after_seconds, body=body)
     return Fault(error, after_chunks)
 
 
-def cut(*, after_chunks: int | None = None) -> Cut:
-    """Break the stream off here, or after so many chunks, without an end."""
-    return Cut(after_chunks)
+def cut(*, after_chunks: int | None = None, after_bytes: int | None = None, after_head_bytes: int | None = None) -> Cut:
+    """Break the stream off here, or after so many chunks, without an end.
+
+    For emulators also at any byte: of the answer's body, or of its head. An answer that is shorter has no end either.
+    """
+    return Cut(after_chunks, after_bytes, after_head_bytes)
 
 
 def hang() -> Hang:
@@ -210,8 +227,11 @@ class Script:
         """How many answers were asked for."""
         return self._played
 
-    def next_actions(self, request: Any) -> list[Action] | None:
-        """Return what the next answer does. Beyond the end it is None, or the last step again if not strict."""
+    def next_actions(self, request: Any, call_id: Callable[[int], str] = "call_{}".format) -> list[Action] | None:
+        """Return what the next answer does. Beyond the end it is None, or the last step again if not strict.
+
+        `call_id` makes the id of the n-th call that the script gives none.
+        """
         if self._played < len(self._steps):
             step = self._steps[self._played]
         elif self._strict or not self._steps:
@@ -219,9 +239,9 @@ class Script:
         else:
             step = self._steps[-1]
         self._played += 1
-        return self._actions(_pieces(step, request))
+        return self._actions(_pieces(step, request), call_id)
 
-    def _actions(self, pieces: Sequence[Piece]) -> list[Action]:
+    def _actions(self, pieces: Sequence[Piece], call_id: Callable[[int], str]) -> list[Action]:
         body: list[Action] = []
         tail: list[Action] = []
         end, calls = EndChunk(), 0
@@ -232,7 +252,7 @@ class Script:
                 case Finish(reason=reason, cut=is_cut):
                     end = EndChunk(reason=reason, cut=is_cut)
                 case Call():
-                    body += self._call_chunks(piece, calls)
+                    body += self._call_chunks(piece, calls, call_id)
                     calls += 1
                 case Delay() | Fault() | Cut() | Hang() | Gate():
                     body.append(piece)
@@ -240,11 +260,12 @@ class Script:
                     body += _chunks(piece)
         if calls and end.reason == "stop":
             end = EndChunk(reason="tool_calls")
-        return _with_breaks([*body, *tail, end])
+        limits = [action for action in body if isinstance(action, Cut) and action.counts_bytes]
+        return [*limits, *_with_breaks([action for action in [*body, *tail, end] if action not in limits])]
 
-    def _call_chunks(self, piece: Call, index: int) -> list[Action]:
+    def _call_chunks(self, piece: Call, index: int, call_id: Callable[[int], str]) -> list[Action]:
         self._calls += 1
-        provider_id = f"call_{self._calls}" if piece.provider_id is None else piece.provider_id
+        provider_id = call_id(self._calls) if piece.provider_id is None else piece.provider_id
         head = CallChunk(index, name=piece.name, provider_id=provider_id, args=piece.fragments[0])
         return [head, *(CallChunk(index, args=fragment) for fragment in piece.fragments[1:])]
 

@@ -68,6 +68,8 @@ class ScriptedModel(Model):
         try:
             for action in actions:
                 match action:
+                    case Cut() if action.counts_bytes:
+                        raise ValueError("a scripted model sends no bytes: use cut(after_chunks=…), or an emulator")
                     case Cut():
                         return
                     case Delay() | Gate() | Hang() | Fault():

@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 
 from heaveto.cli.demo.mind import mind
+from heaveto.cli.demo.providers import PROVIDERS
 from heaveto.cli.demo.scenes import SCENES
 from heaveto.cli.demo.shop import Printer, RefundService, support_agent
 from heaveto.cli.demo.show import DemoError, Show
@@ -25,7 +26,7 @@ from heaveto.cli.exits import FAILED, INTERRUPTED, OK
 from heaveto.errors import MissingExtraError
 from heaveto.runner.runner import Runner
 from heaveto.stores.sqlite import SqliteStore
-from heaveto.testing.emulator import ChatEmulator
+from heaveto.testing.emulator import Emulator
 
 _STORE, _BOOKS = "demo.db", "refunds.jsonl"
 _PLAIN_WIDTH = 110
@@ -34,18 +35,25 @@ _PLAIN_WIDTH = 110
 @click.command("demo")
 @click.option("--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Keep the files here.")
 @click.option("--fast", is_flag=True, help="No pauses for readers.")
-def command(directory: Path | None, fast: bool) -> None:
+@click.option(
+    "--provider",
+    type=click.Choice(list(PROVIDERS)),
+    default="openai-chat",
+    show_default=True,
+    help="Whose API and SDK.",
+)
+def command(directory: Path | None, fast: bool, provider: str) -> None:
     """Watch runs being stopped and killed, and sessions go on.
 
-    A support agent runs through the real OpenAI connector, over HTTP, against a bundled provider that judges each
-    request by the real one's rules; its log is an SQLite file. Every scene checks its promises: the exit code is 1 if
+    A support agent runs through a provider's official SDK, over HTTP, against a bundled server that judges each request
+    by the real one's rules; its log is an SQLite file. Every scene checks its promises: the exit code is 1 if
     one was broken. Works offline and needs no key.
     """
-    _require_extras()
+    _require_extras(provider)
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"
     with _warnings_off(), _place(directory) as place:
         try:
-            kept = asyncio.run(_perform(place, fast=fast))
+            kept = asyncio.run(_perform(place, provider, fast=fast))
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         if directory is not None:
@@ -54,10 +62,17 @@ def command(directory: Path | None, fast: bool) -> None:
     sys.exit(OK if kept else FAILED)
 
 
-def _require_extras() -> None:
-    for module in ("openai", "starlette", "uvicorn"):
-        if find_spec(module) is None:
+def _require_extras(provider: str) -> None:
+    for module in (PROVIDERS[provider].sdk, "uvicorn"):
+        if not _is_installed(module):
             raise MissingExtraError("demo", "the demo")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package that it would be in
+        return False
 
 
 @contextmanager
@@ -84,15 +99,14 @@ def _place(directory: Path | None) -> Generator[Path, None, None]:
     yield directory
 
 
-async def _perform(place: Path, *, fast: bool) -> bool:
+async def _perform(place: Path, provider: str, *, fast: bool) -> bool:
     begun = time.monotonic()
     service, printer = RefundService(place / _BOOKS), Printer()
-    async with ChatEmulator(mind(0.008 if fast else 0.025), strict=False) as emulator:
-        agent = support_agent(service, printer, emulator.base_url)
+    async with Emulator(mind(0.008 if fast else 0.025), strict=False) as emulator:
+        agent = support_agent(service, printer, PROVIDERS[provider].connect(emulator.anthropic_url))
         async with Runner(agent, store=SqliteStore(place / _STORE)) as runner:
-            show = Show(
-                _stage(), runner, emulator, service, printer, place / _STORE, place / _BOOKS, 0.0 if fast else 0.7
-            )
+            files, pause = (place / _STORE, place / _BOOKS), 0.0 if fast else 0.7
+            show = Show(_stage(), runner, provider, emulator, service, printer, *files, pause)
             try:
                 await _scenes(show)
             finally:
@@ -116,7 +130,8 @@ def _conclude(show: Show, seconds: float) -> bool:
     broken = sum(not check.kept for check in show.checks)
     count = len(show.checks)
     verdict = f"{broken} of {count} checks failed" if broken else f"all {count} checks passed"
-    closing = f"{verdict}, {len(show.emulator.exchanges)} requests over HTTP, {seconds:.1f} s"
+    requests = f"{len(show.emulator.exchanges)} requests over HTTP ({PROVIDERS[show.provider].title})"
+    closing = f"{verdict}, {requests}, {seconds:.1f} s"
     show.stage.summary(show.tallies(), closing, kept=not broken)
     return not broken
 

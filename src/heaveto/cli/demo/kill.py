@@ -30,7 +30,8 @@ async def killed(show: Show) -> Wreck:
         DemoError: it did not come so far.
     """
     show.sessions.update({"bo/killed-tool": 0, "cy/killed-text": 0})
-    command = (sys.executable, "-m", "heaveto.cli.demo.child", show.emulator.base_url, str(show.store), str(show.books))
+    where = (show.provider, show.emulator.anthropic_url, str(show.store), str(show.books))
+    command = (sys.executable, "-m", "heaveto.cli.demo.child", *where)
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
     try:
         show.stage.line("process", f"{process.pid} is started", "quiet")

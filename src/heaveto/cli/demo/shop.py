@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from heaveto.agents.llm import LlmAgent
-from heaveto.models.openai_chat import OpenAIChat
+from heaveto.models.base import Model
 from heaveto.tools.base import Tool, ToolContext
 from heaveto.tools.function import FunctionTool
 
@@ -82,7 +82,6 @@ def tools(service: RefundService, printer: Printer) -> list[Tool | Callable[...,
     return [lookup_order, refund_order, FunctionTool(check_refund, replay="safe"), print_letter, print_label]
 
 
-def support_agent(service: RefundService, printer: Printer, base_url: str) -> LlmAgent:
-    """Return the agent; its model is asked over HTTP at `base_url`."""
-    model = OpenAIChat("demo-model", base_url=base_url, api_key="none")
+def support_agent(service: RefundService, printer: Printer, model: Model) -> LlmAgent:
+    """Return the agent."""
     return LlmAgent(APP, model, instruction="You are the support agent of a small shop.", tools=tools(service, printer))

@@ -19,7 +19,7 @@ from heaveto.events.records import CallSettled, Delta, Message, Record
 from heaveto.runner.config import RunConfig
 from heaveto.runner.run import RecordReader, Run, StreamItem
 from heaveto.runner.runner import Runner
-from heaveto.testing.emulator import ChatEmulator, Exchange
+from heaveto.testing.emulator import Emulator, Exchange
 
 PROMISES = {
     "P1": "Valid: the provider accepts the next request, whatever happened before",
@@ -43,7 +43,8 @@ class Show:
 
     stage: Stage
     runner: Runner
-    emulator: ChatEmulator
+    provider: str
+    emulator: Emulator
     service: RefundService
     printer: Printer
     store: Path

@@ -5,6 +5,7 @@ with ``strict_unconfirmed=True``: what we send must keep them too, what others s
 """
 
 from heaveto.core.validate.front import ALIASES, FORMATS, validate
+from heaveto.core.validate.rules import RULES, Rule
 from heaveto.core.validate.violation import Violation
 
-__all__ = ["ALIASES", "FORMATS", "Violation", "validate"]
+__all__ = ["ALIASES", "FORMATS", "RULES", "Rule", "Violation", "validate"]

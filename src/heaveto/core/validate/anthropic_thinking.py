@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from heaveto.core.validate.turns import THINKING, Block, Turn, rejected
+from heaveto.core.validate.turns import SERVER_CALLS, THINKING, Block, Turn, rejected
 from heaveto.core.validate.violation import Body, Violation, fields, text
 
 Thinking = Literal["manual", "adaptive", "disabled"]
@@ -13,7 +13,7 @@ Thinking = Literal["manual", "adaptive", "disabled"]
 
 def tail_violation(turns: list[Turn], *, prefill: bool, strict_unconfirmed: bool) -> Violation | None:
     """Return what is wrong with an assistant turn at the end, or None."""
-    if not turns or turns[-1].role != "assistant":
+    if not turns or turns[-1].role != "assistant" or _is_paused(turns[-1]):
         return None
     if not prefill:
         words = "This model does not support assistant message prefill."
@@ -22,6 +22,11 @@ def tail_violation(turns: list[Turn], *, prefill: bool, strict_unconfirmed: bool
     if strict_unconfirmed and last is not None and last.kind == "text" and text(last.block.get("text"))[-1:].isspace():
         return rejected("A13", "messages: final assistant content cannot end with trailing whitespace", sure=False)
     return None
+
+
+def _is_paused(turn: Turn) -> bool:
+    """Whether an answer may have stopped with ``pause_turn``, so that it goes on when it is sent back (F22)."""
+    return any(block.kind in SERVER_CALLS for block in turn.blocks) and not turn.of("tool_use")
 
 
 def thinking_violation(

@@ -76,13 +76,13 @@ _TOO_LONG = (
     "Invalid '{where}': string too long. Expected a string with maximum length {limit}, but got a string with length "
     "{length} instead."
 )
+_UNANSWERED = (
+    "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The "
+    "following tool_call_ids did not have response messages: {missing}"
+)
 OPENAI_WORDS = {
     "O0": Words("Invalid type for 'messages': expected an array of objects.", "messages", "invalid_type"),
-    "O1": Words(
-        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
-        "The following tool_call_ids did not have response messages: {missing}",
-        "messages.[{index}].role",
-    ),
+    "O1": Words(_UNANSWERED, "messages.[{index}].role"),
     "O2": Words(
         "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.",
         "messages.[{index}].role",
@@ -124,6 +124,7 @@ OPENAI_WORDS = {
         "{where}",
         "invalid_value",
     ),
+    "O18": Words(_UNANSWERED, "messages.[{index}].role", confirmed=False),
     "O16": Words(f"Invalid 'tools': {_EMPTY_ARRAY}", "tools", "empty_array", confirmed=False),
     "O16 alone": Words(
         "Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified.", "{key}", confirmed=False

@@ -117,6 +117,9 @@ def _sequence_breaches(messages: list[Body]) -> Iterator[Breach]:
         if message.get("role") == "tool":
             yield from _result_breaches(index, text(message.get("tool_call_id")), asked, answered)
             continue
+        if message.get("role") in ("system", "developer") and not answered.keys() >= set(asked):
+            yield Breach("O18", _missing(index, asked, answered))
+            continue
         yield from _unanswered(index, asked, answered, messages)
         asked, answered = [text(call.get("id")) for call in objects(message.get("tool_calls"))], {}
         twice = repeated(asked)
@@ -137,12 +140,15 @@ def _result_breaches(index: int, call_id: str, asked: list[str], answered: dict[
 
 
 def _unanswered(index: int, asked: list[str], answered: dict[str, int], messages: list[Body]) -> Iterator[Breach]:
-    missing = [call_id for call_id in asked if call_id not in answered]
-    if not missing:
+    if answered.keys() >= set(asked):
         return
     later = {text(message.get("tool_call_id")) for message in messages[index:] if message.get("role") == "tool"}
-    key = "O1 apart" if later.intersection(missing) else "O1"
-    yield Breach(key, {"missing": ", ".join(missing), "index": index})
+    came_later = not later.isdisjoint(call_id for call_id in asked if call_id not in answered)
+    yield Breach("O1 apart" if came_later else "O1", _missing(index, asked, answered))
+
+
+def _missing(index: int, asked: list[str], answered: dict[str, int]) -> dict[str, str | int]:
+    return {"missing": ", ".join(call_id for call_id in asked if call_id not in answered), "index": index}
 
 
 def _thinks(body: Body, default: bool) -> bool:

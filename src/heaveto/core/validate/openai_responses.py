@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from heaveto.core.validate.responses_dialect import CALLS, OPENAI_RESPONSES, OUTPUTS, Dialect, call_id_of, is_open
+from heaveto.core.validate.responses_dialect import (
+    CALLS,
+    OPENAI_RESPONSES,
+    OUTPUTS,
+    Dialect,
+    call_id_of,
+    is_open,
+    kind_of,
+)
 from heaveto.core.validate.responses_state import reasoning_violation, state_violation
 from heaveto.core.validate.violation import Body, Violation, fields, is_objects, objects, repeated, text
 
@@ -78,13 +86,13 @@ def _id_violation(where: str, item: Body, dialect: Dialect) -> Violation | None:
         words += "Expected an ID that contains letters, numbers, underscores, or dashes, "
         words += "but this value contained additional characters."
         return dialect.rejected("R9", words, f"{where}.id", "invalid_value")
-    if item.get("type") == "function_call" and not value.startswith("fc"):
+    if kind_of(item) == "function_call" and not value.startswith("fc"):
         return dialect.rejected("R9", words + "Expected an ID that begins with 'fc'.", f"{where}.id", "invalid_value")
     return None
 
 
 def _duplicate_violation(items: list[Body], dialect: Dialect) -> Violation | None:
-    ids = [text(item.get("id")) for item in items if item.get("id") and item.get("type") != "local_shell_call_output"]
+    ids = [text(item.get("id")) for item in items if item.get("id") and kind_of(item) != "local_shell_call_output"]
     twice = repeated(ids)
     if twice is None:
         return None
@@ -93,7 +101,7 @@ def _duplicate_violation(items: list[Body], dialect: Dialect) -> Violation | Non
 
 
 def _unconfirmed_violation(items: list[Body], dialect: Dialect, is_known: bool) -> Violation | None:
-    if repeated([call_id_of(item) for item in items if item.get("type") in OUTPUTS]) is not None:
+    if repeated([call_id_of(item) for item in items if kind_of(item) in OUTPUTS]) is not None:
         return dialect.rejected("R8", "Duplicate function_call_output for call_id", sure=False)
     if repeated([call_id_of(item) for item in items if is_open(item)]) is not None:
         return dialect.rejected("R8", "Duplicate 'call_id'", sure=False)
@@ -101,33 +109,33 @@ def _unconfirmed_violation(items: list[Body], dialect: Dialect, is_known: bool) 
     for item in items if is_known else ():
         if is_open(item):
             called.add(call_id_of(item))
-        elif item.get("type") in OUTPUTS and call_id_of(item) and call_id_of(item) not in called:
+        elif kind_of(item) in OUTPUTS and call_id_of(item) and call_id_of(item) not in called:
             return _orphan(item, dialect, sure=False)
     return None
 
 
 def _pairing_violation(items: list[Body], dialect: Dialect) -> Violation | None:
     """Calls and results belong together by id and kind, wherever they stand (R4)."""
-    called = {(text(item.get("type")), call_id_of(item)) for item in items if item.get("type") in CALLS}
-    answered = {(OUTPUTS[kind].call, call_id_of(item)) for item in items if (kind := text(item.get("type"))) in OUTPUTS}
+    called = {(kind_of(item), call_id_of(item)) for item in items if kind_of(item) in CALLS}
+    answered = {(OUTPUTS[kind].call, call_id_of(item)) for item in items if (kind := kind_of(item)) in OUTPUTS}
     for item in items:
-        kind = text(item.get("type"))
+        kind = kind_of(item)
         if kind in OUTPUTS and (OUTPUTS[kind].call, call_id_of(item)) not in called and call_id_of(item):
             return _orphan(item, dialect)
     for item in items:
-        if is_open(item) and (text(item.get("type")), call_id_of(item)) not in answered:
+        if is_open(item) and (kind_of(item), call_id_of(item)) not in answered:
             return _unanswered(item, dialect)
     return None
 
 
 def _orphan(item: Body, dialect: Dialect, *, sure: bool = True) -> Violation:
-    named = OUTPUTS[text(item.get("type"))].named
+    named = OUTPUTS[kind_of(item)].named
     words = f"No tool call found for {named} output with call_id {call_id_of(item)}."
     return dialect.rejected("R3", words, sure=sure)
 
 
 def _unanswered(item: Body, dialect: Dialect, rule: str | None = None) -> Violation:
-    kind = CALLS[text(item.get("type"))]
+    kind = CALLS[kind_of(item)]
     words = dialect.unanswered.format(named=kind.named, id=call_id_of(item))
     return dialect.rejected(rule or kind.rule, words)
 
@@ -135,21 +143,16 @@ def _unanswered(item: Body, dialect: Dialect, rule: str | None = None) -> Violat
 def _adjacency_violation(items: list[Body], dialect: Dialect) -> Violation | None:
     """Results come right behind the calls of a turn, nothing between (R4 where a server has it)."""
     waiting: dict[str, Body] = {}
+    previous = ""
     for item in items:
-        if item.get("type") in OUTPUTS:
+        if kind_of(item) in OUTPUTS:
             waiting.pop(call_id_of(item), None)
-            continue
-        if waiting and (not is_open(item) or _was_answered(items, item)):
+        elif waiting and (not is_open(item) or previous in OUTPUTS):
             return _unanswered(next(iter(waiting.values())), dialect, "R4")
-        if is_open(item):
+        elif is_open(item):
             waiting[call_id_of(item)] = item
+        previous = kind_of(item)
     return None
-
-
-def _was_answered(items: list[Body], item: Body) -> bool:
-    """Whether a result stands right before an item, so that its calls are a turn of their own."""
-    place = next(index for index, other in enumerate(items) if other is item)
-    return place > 0 and items[place - 1].get("type") in OUTPUTS
 
 
 def _choice_violation(
@@ -160,7 +163,7 @@ def _choice_violation(
         return None
     tools = objects(body.get("tools"))
     if additional_tools_choice:
-        added = [item for item in items if item.get("type") == "additional_tools"]
+        added = [item for item in items if kind_of(item) == "additional_tools"]
         tools = [*tools, *(tool for item in added for tool in objects(item.get("tools")))]
     name = text(choice.get("name"))
     if any(tool.get("name") == name for tool in tools):

@@ -57,11 +57,16 @@ DEEPSEEK_RESPONSES = Dialect(
 )
 
 
+def kind_of(item: Body) -> str:
+    """Return the type of an item."""
+    return text(item.get("type"))
+
+
 def call_id_of(item: Body) -> str:
     """Return the id that joins a call and its result; results of the local shell have it as their own."""
-    return text(item.get("call_id")) or (text(item.get("id")) if item.get("type") == "local_shell_call_output" else "")
+    return text(item.get("call_id")) or (text(item.get("id")) if kind_of(item) == "local_shell_call_output" else "")
 
 
 def is_open(item: Body) -> bool:
     """Whether an item is a call that the client must answer: the provider executes some itself."""
-    return item.get("type") in CALLS and item.get("execution") != "server"
+    return kind_of(item) in CALLS and item.get("execution") != "server"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from heaveto.core.validate.responses_dialect import OUTPUTS, Dialect
+from heaveto.core.validate.responses_dialect import OUTPUTS, Dialect, kind_of
 from heaveto.core.validate.violation import Body, Violation, text
 
 _STORED_IDS = ("fc_", "msg_", "ws_")
@@ -15,7 +15,7 @@ def reasoning_violation(items: list[Body], dialect: Dialect, reasoning_model: bo
     has_reasoned = False
     for index, item in enumerate(items):
         following = items[index + 1] if index + 1 < len(items) else None
-        kind = text(item.get("type")) or "message"
+        kind = kind_of(item) or "message"
         item_id = text(item.get("id"))
         if kind == "reasoning" and not _is_product(following):
             words = f"Item '{item_id}' of type 'reasoning' was provided without its required following item."
@@ -32,7 +32,7 @@ def _is_product(item: Body | None) -> bool:
     """Whether an item is something that reasoning produced: a call, more reasoning, or a message with its id."""
     if item is None:
         return False
-    kind = text(item.get("type")) or "message"
+    kind = kind_of(item) or "message"
     if kind == "message":
         return item.get("role") == "assistant" and bool(item.get("id"))
     return kind == "reasoning" or kind.endswith("_call")
@@ -60,7 +60,7 @@ def state_violation(
 
 def _is_reference(item: Body) -> bool:
     """Whether an item is only its id: a reference, or reasoning whose content the provider keeps."""
-    kind = text(item.get("type"))
+    kind = kind_of(item)
     is_bare = set(item) <= {"id", "type"} and kind in ("", "item_reference")
     return is_bare or (kind == "reasoning" and not item.get("encrypted_content"))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias, assert_never
 
 from heaveto.core.request import Generation, ModelRequest, Turn
 from heaveto.core.wire_names import NOTHING, wire_id, wire_name
@@ -11,6 +12,7 @@ from heaveto.events.contents import (
     FileRef,
     FunctionCall,
     FunctionResponse,
+    Json,
     Opaque,
     Part,
     ProviderCall,
@@ -23,13 +25,17 @@ from heaveto.models.wire.fields import (
     described,
     json_text,
     own_block,
+    own_data,
     plain_text,
     sendable_text,
     split_images,
+    with_extra,
 )
 from heaveto.models.wire.memory import TurnMemory
+from heaveto.models.wire.schema import closed_schema
 
 Block = dict[str, Any]
+CacheTime: TypeAlias = Literal["5m", "1h"]
 DEFAULT_MAX_TOKENS = 8192
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _THINKING = ("thinking", "redacted_thinking")
@@ -42,11 +48,27 @@ class AnthropicEncoder:
     """Encodes requests, remembering the turns it has seen.
 
     A turn of results and the user turn after it are one message, results first (A1, A3). Signed thinking of this
-    provider goes back verbatim; unsigned thinking and that of others never does (F25).
+    provider goes back verbatim; unsigned thinking and that of others never does (F25). Blocks that are kept whole go
+    back as they came (F26, F27). Calls of the provider's own that a stop left without a result stay out (A17).
+
+    Args:
+        provider: the family whose provider data is sent back.
+        max_tokens: the limit of an answer where the request names none: this API wants one.
+        cache: how long what is said is to stay in the provider's cache, if at all.
+        provider_tools: declarations of tools that the provider executes itself, as it wants them.
     """
 
-    def __init__(self, *, provider: str = "anthropic") -> None:
-        self._provider = provider
+    def __init__(
+        self,
+        *,
+        provider: str = "anthropic",
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        cache: CacheTime | None = None,
+        provider_tools: Sequence[dict[str, Json]] = (),
+    ) -> None:
+        self._provider, self._max_tokens = provider, max_tokens
+        self._cache: CacheTime | None = cache
+        self._provider_tools = tuple(provider_tools)
         self._memory = TurnMemory(self._encode_turn)
 
     def encode(self, request: ModelRequest) -> dict[str, Any]:
@@ -57,7 +79,10 @@ class AnthropicEncoder:
         body: dict[str, Any] = {"messages": messages or [{"role": "user", "content": [_NOTHING]}]}
         if sendable_text(request.instruction):
             body["system"] = request.instruction
-        return {**body, **_tools(request), **_settings(request.generation)}
+        body |= _tools(request, self._provider_tools)
+        if self._cache is not None:
+            _mark_for_cache(body, self._cache)
+        return {**body, **_settings(request.generation, self._max_tokens)}
 
     def _encode_turn(self, turn: Turn) -> list[Block]:
         match turn.role:
@@ -79,8 +104,10 @@ class AnthropicEncoder:
 
     def _model_block(self, part: Part, paired: set[str]) -> Block | None:
         match part:
+            case Text(text=text) if not sendable_text(text):
+                return None
             case Text(text=text):
-                return {"type": "text", "text": text} if sendable_text(text) else None
+                return own_block(part, self._provider) or {"type": "text", "text": text}
             case Blob() | FileRef():
                 return {"type": "text", "text": described(part).text}
             case Thought(signature=str(signature)) if part.provider == self._provider and signature:
@@ -91,7 +118,7 @@ class AnthropicEncoder:
                 }
             case FunctionCall():
                 call = {"id": wire_id(part.call_id), "name": wire_name(part.name), "input": part.args}
-                return {"type": "tool_use", **call}
+                return {**own_data(part, self._provider), "type": "tool_use", **call}
             case ProviderCall(id=call_id) | ProviderResult(id=call_id):
                 return own_block(part, self._provider) if call_id in paired else None
             case Opaque():
@@ -103,6 +130,30 @@ class AnthropicEncoder:
 def encode(request: ModelRequest, *, provider: str = "anthropic") -> dict[str, Any]:
     """Return the body of one request, remembering nothing."""
     return AnthropicEncoder(provider=provider).encode(request)
+
+
+def continued(body: dict[str, Any], blocks: Sequence[Block], container: str) -> dict[str, Any]:
+    """Return the request that has a paused answer go on: the same, with what was answered so far at its end (F22)."""
+    further = {**body, "messages": [*body["messages"], {"role": "assistant", "content": list(blocks)}]}
+    return {"container": container, **further} if container else further
+
+
+def _mark_for_cache(body: dict[str, Any], time: CacheTime) -> None:
+    """Set the four breakpoints that there may be (A26): behind tools, system, and the last two user messages.
+
+    The last one is what the next request finds again. The one before it is what this request finds again, also where
+    a step has brought more blocks than the provider looks back over. Costs what is marked, and not the rest (P9).
+    """
+    mark = {"cache_control": {"type": "ephemeral"} if time == "5m" else {"type": "ephemeral", "ttl": time}}
+    messages = body["messages"]
+    for place in [place for place in (-1, -3) if place >= -len(messages)]:
+        *blocks, last = messages[place]["content"]
+        messages[place] = {**messages[place], "content": [*blocks, {**last, **mark}]}
+    if "system" in body:
+        body["system"] = [{"type": "text", "text": body["system"], **mark}]
+    if "tools" in body:
+        *tools, last = body["tools"]
+        body["tools"] = [*tools, {**last, **mark}]
 
 
 def _append(messages: list[dict[str, Any]], role: str, blocks: list[Block]) -> None:
@@ -176,22 +227,30 @@ def _result_blocks(responses: tuple[FunctionResponse, ...]) -> list[Block]:
     return results + images
 
 
-def _tools(request: ModelRequest) -> dict[str, Any]:
-    if not request.tools:
+def _tools(request: ModelRequest, provider_tools: Sequence[dict[str, Json]]) -> dict[str, Any]:
+    if not (request.tools or provider_tools):
         return {}
     tools = [
-        {"name": wire_name(tool.name), "description": tool.description, "input_schema": tool.parameters}
-        for tool in request.tools
+        *provider_tools,
+        *(
+            {"name": wire_name(tool.name), "description": tool.description, "input_schema": tool.parameters}
+            for tool in request.tools
+        ),
     ]
     choice = request.generation.tool_choice
     return {"tools": tools} if choice is None else {"tools": tools, "tool_choice": {"type": _CHOICES[choice]}}
 
 
-def _settings(generation: Generation) -> dict[str, Any]:
+def _output_config(schema: dict[str, Json] | None) -> dict[str, Json] | None:
+    return None if schema is None else {"format": {"type": "json_schema", "schema": closed_schema(schema)}}
+
+
+def _settings(generation: Generation, max_tokens: int) -> dict[str, Any]:
     settings = {
-        "max_tokens": generation.max_output_tokens or DEFAULT_MAX_TOKENS,
+        "max_tokens": generation.max_output_tokens or max_tokens,
         "temperature": generation.temperature,
         "top_p": generation.top_p,
         "stop_sequences": list(generation.stop) or None,
+        "output_config": _output_config(generation.output_schema),
     }
-    return {**{name: value for name, value in settings.items() if value is not None}, **generation.extra}
+    return with_extra(settings, generation.extra)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping
 from typing import cast
 
 import msgspec
@@ -76,6 +77,16 @@ def own_block(part: Part, provider: str) -> dict[str, Json] | None:
 def own_data(part: Part, provider: str) -> dict[str, Json]:
     """Return a part's provider data if the request goes to that provider, else nothing."""
     return part.data if part.data is not None and part.provider == provider else {}
+
+
+def with_extra(settings: Mapping[str, Json], extra: dict[str, Json]) -> dict[str, Json]:
+    """Return the settings that are not None, and a user's own, which win; objects that are in both are joined."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    for name, value in extra.items():
+        known = given.get(name)
+        both = isinstance(known, dict) and isinstance(value, dict)
+        given[name] = {**cast("dict[str, Json]", known), **cast("dict[str, Json]", value)} if both else value
+    return given
 
 
 def _image_of(block: object) -> Blob | None:

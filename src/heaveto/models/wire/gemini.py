@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from collections.abc import Sequence
+from typing import Any, assert_never, cast
 
-from heaveto.core.request import Generation, ModelRequest, Turn
-from heaveto.core.wire_names import NO_SIGNATURE, NOTHING, gemini_name, wire_id
-from heaveto.events.contents import Blob, FileRef, FunctionCall, FunctionResponse, Json, Opaque, Part, Text
+from heaveto.core.request import ModelRequest, Turn
+from heaveto.core.wire_names import NO_SIGNATURE, NOTHING, gemini_name
+from heaveto.events.contents import (
+    Blob,
+    FileRef,
+    FunctionCall,
+    FunctionResponse,
+    Json,
+    Part,
+    ProviderCall,
+    ProviderResult,
+    Text,
+    Thought,
+)
 from heaveto.models.wire.fields import (
     base64_text,
     described,
@@ -14,6 +26,7 @@ from heaveto.models.wire.fields import (
     own_data,
     sendable_text,
     split_images,
+    with_extra,
 )
 from heaveto.models.wire.memory import TurnMemory
 
@@ -27,10 +40,17 @@ class GeminiEncoder:
 
     Results stand alone in their content; what the user says next is a content of its own (G9). With `signatures`
     (Gemini 3 and later) the first call of each step of the current turn has its real signature, or the stand-in.
+
+    A part that this provider made goes back as it came: in its place, with everything that it carried (F26, F27), ids
+    included, which are free here (G14). Unsigned thoughts are for display and stay out.
+
+    `provider_tools` are declared beside the functions.
     """
 
-    def __init__(self, *, provider: str = "gemini", signatures: bool = True) -> None:
-        self._provider, self._signatures = provider, signatures
+    def __init__(
+        self, *, provider: str = "gemini", signatures: bool = True, provider_tools: Sequence[dict[str, Json]] = ()
+    ) -> None:
+        self._provider, self._signatures, self._provider_tools = provider, signatures, list(provider_tools)
         self._memory = TurnMemory(self._encode_turn)
 
     def encode(self, request: ModelRequest) -> dict[str, Any]:
@@ -43,7 +63,8 @@ class GeminiEncoder:
         body: dict[str, Any] = {"contents": contents or [{"role": "user", "parts": [_NOTHING]}]}
         if sendable_text(request.instruction):
             body["systemInstruction"] = {"parts": [{"text": request.instruction}]}
-        return {**body, **_tools(request), **_settings(request.generation)}
+        tools = [*_functions(request), *self._provider_tools]
+        return {**body, **({"tools": tools} if tools else {}), **_settings(request)}
 
     def _encode_turn(self, turn: Turn) -> list[Content]:
         match turn.role:
@@ -70,24 +91,27 @@ class GeminiEncoder:
                 return None
 
     def _made(self, part: Part) -> Content | None:
+        own = own_data(part, self._provider)
         match part:
             case FunctionCall():
-                call = {"id": wire_id(part.call_id), "name": gemini_name(part.name), "args": part.args}
-                return {"functionCall": call, **self._signature(part)}
+                unknown = own.get("functionCall")
+                more: Content = cast("Content", unknown) if isinstance(unknown, dict) else {}
+                call = {**more, "id": part.call_id, "name": gemini_name(part.name), "args": part.args}
+                return {**own, "functionCall": call}
             case Text(text=text):
-                return {"text": text, **self._signature(part)} if sendable_text(text) else None
+                return {**own, "text": text} if sendable_text(text) else None
+            case Thought(text=text) if own:
+                return {**own, "text": text}
             case Blob() if part.provider == self._provider:
-                return {**_inline(part), **self._signature(part)}
-            case Blob() | FileRef():
+                return {**own, **_inline(part)}
+            case Blob() | FileRef() if not own:
                 return {"text": described(part).text}
-            case Opaque():
-                return own_data(part, self._provider) or None
-            case _:
+            case ProviderCall() if "toolCall" in own and not self._signatures:
+                return None  # G17: older models refuse calls that newer ones had the provider execute
+            case ProviderResult() if "toolResponse" in own and not self._signatures:
                 return None
-
-    def _signature(self, part: Part) -> dict[str, str]:
-        signature = own_data(part, self._provider).get("thoughtSignature")
-        return {"thoughtSignature": signature} if isinstance(signature, str) and signature else {}
+            case _:
+                return own or None
 
 
 def encode(request: ModelRequest, *, provider: str = "gemini", signatures: bool = True) -> dict[str, Any]:
@@ -130,7 +154,7 @@ def _result_contents(responses: tuple[FunctionResponse, ...]) -> list[Content]:
     for response in responses:
         value, found = split_images(response)
         images += [_inline(image) for image in found]
-        result = {"id": wire_id(response.call_id), "name": gemini_name(response.name), "response": _object(value)}
+        result = {"id": response.call_id, "name": gemini_name(response.name), "response": _object(value)}
         results.append({"functionResponse": result})
     return _content("user", results) + _content("user", images)
 
@@ -141,26 +165,26 @@ def _object(response: dict[str, Json]) -> dict[str, Json]:
     return {"output": text} if '"$ref"' in text else response
 
 
-def _tools(request: ModelRequest) -> dict[str, Any]:
-    if not request.tools:
-        return {}
+def _functions(request: ModelRequest) -> list[dict[str, Any]]:
     tools = [
         {"name": gemini_name(tool.name), "description": tool.description, "parametersJsonSchema": tool.parameters}
         for tool in request.tools
     ]
-    body: dict[str, Any] = {"tools": [{"functionDeclarations": tools}]}
-    if request.generation.tool_choice is not None:
-        body["toolConfig"] = {"functionCallingConfig": {"mode": _CHOICES[request.generation.tool_choice]}}
-    return body
+    return [{"functionDeclarations": tools}] if tools else []
 
 
-def _settings(generation: Generation) -> dict[str, Any]:
+def _settings(request: ModelRequest) -> dict[str, Any]:
+    generation = request.generation
     settings = {
         "temperature": generation.temperature,
         "topP": generation.top_p,
         "maxOutputTokens": generation.max_output_tokens,
         "stopSequences": list(generation.stop) or None,
         "seed": generation.seed,
+        "responseMimeType": None if generation.output_schema is None else "application/json",
+        "responseJsonSchema": generation.output_schema,
     }
     config = {name: value for name, value in settings.items() if value is not None}
-    return {**({"generationConfig": config} if config else {}), **generation.extra}
+    choice = generation.tool_choice if request.tools else None
+    mode = None if choice is None else {"functionCallingConfig": {"mode": _CHOICES[choice]}}
+    return with_extra({"generationConfig": config or None, "toolConfig": mode}, generation.extra)

@@ -15,8 +15,10 @@ from heaveto.models.wire.fields import (
     own_data,
     plain_text,
     split_images,
+    with_extra,
 )
 from heaveto.models.wire.memory import TurnMemory
+from heaveto.models.wire.schema import OUTPUT_NAME, closed_schema, is_strict_schema
 
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
@@ -158,6 +160,14 @@ def _tool(tool: ToolDeclaration) -> dict[str, Json]:
     return {"type": "function", "function": function}
 
 
+def _response_format(schema: dict[str, Json] | None) -> dict[str, Json] | None:
+    if schema is None:
+        return None
+    closed = closed_schema(schema)
+    named = {"name": OUTPUT_NAME, "schema": closed, "strict": is_strict_schema(closed)}
+    return {"type": "json_schema", "json_schema": named}
+
+
 def _settings(generation: Generation) -> dict[str, Any]:
     settings = {
         "temperature": generation.temperature,
@@ -165,5 +175,6 @@ def _settings(generation: Generation) -> dict[str, Any]:
         "max_completion_tokens": generation.max_output_tokens,
         "stop": list(generation.stop) or None,
         "seed": generation.seed,
+        "response_format": _response_format(generation.output_schema),
     }
-    return {**{name: value for name, value in settings.items() if value is not None}, **generation.extra}
+    return with_extra(settings, generation.extra)

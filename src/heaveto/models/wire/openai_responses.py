@@ -2,52 +2,114 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, assert_never
 
-from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn
+import msgspec
+
+from heaveto.core.request import Generation, Held, ModelRequest, ToolDeclaration, Turn
 from heaveto.core.wire_names import wire_id, wire_name
-from heaveto.events.contents import Blob, FileRef, FunctionCall, FunctionResponse, Json, Part, Text
+from heaveto.events.contents import Blob, FileRef, FunctionCall, FunctionResponse, Json, Part, Text, Thought
 from heaveto.models.wire.fields import (
     data_uri,
     described,
     json_text,
     own_block,
+    own_data,
     plain_text,
     split_images,
+    with_extra,
 )
 from heaveto.models.wire.memory import TurnMemory
+from heaveto.models.wire.schema import OUTPUT_NAME, closed_schema, is_strict_schema
 
 Item = dict[str, Any]
+_BODY = msgspec.json.Decoder(Item)
+_CALLS = ("function_call", "custom_tool_call")
+_COMPLETE = ("web_search_call",)
+"""Items of the provider that are taken back without encrypted content, and without their ids."""
+_KEPT_BY_PROVIDER = ("id", "created_by")
+"""Fields of an item that refer to what the provider stores; refused where it does not (R6, R9, R11)."""
+
+
+class _Form(NamedTuple):
+    """The wire form of a turn: each of its items as JSON, and the ids of its calls of custom tools."""
+
+    items: list[msgspec.Raw]
+    custom: frozenset[str]
 
 
 class OpenAIResponsesEncoder:
-    """Encodes requests as stateless input items, remembering the turns it has seen.
+    """Encodes requests as input items, remembering the turns it has seen.
 
-    Items carry no ids of ours: they are optional, and a wrong one is refused (R6, R9).
+    Items carry no ids of items: they are optional, and a wrong one is refused (R6, R9, R11). Reasoning goes back with
+    its encrypted content and only together with what it led to (R5). Of what the provider executed, a web search goes
+    back; other items say nothing without what the provider stores for them, or would want an output (R2), and are left
+    out, as are items that this package does not know, unless they carry encrypted content.
+
+    Args:
+        provider: the family whose own items are sent.
+        provider_tools: declarations of tools that the provider executes, and of custom tools; they stand behind the
+            functions. A function of the name of a custom tool is what is called for it, and is not declared itself.
+        thoughts: whether earlier reasoning is sent.
     """
 
-    def __init__(self, *, provider: str = "openai-responses") -> None:
-        self._provider = provider
-        self._memory = TurnMemory(self._encode_turn)
+    def __init__(
+        self,
+        *,
+        provider: str = "openai-responses",
+        provider_tools: Sequence[dict[str, Json]] = (),
+        thoughts: bool = True,
+    ) -> None:
+        self._provider, self._provider_tools, self._thoughts = provider, tuple(provider_tools), thoughts
+        self._memory = TurnMemory(self._form)
 
-    def encode(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the request body without ``model`` and ``stream``. Its items are shared: do not change them."""
-        items: list[Item] = []
-        for turn in request.turns:
-            items += self._memory.form(turn)
+    def encode(self, request: ModelRequest, held: Held | None = None) -> dict[str, Any]:
+        """Return the request body without ``model`` and ``stream``, for a look at it; see `encode_json`."""
+        return _BODY.decode(self.encode_json(request, held))
+
+    def encode_json(
+        self, request: ModelRequest, held: Held | None = None, settings: Mapping[str, Json] | None = None
+    ) -> bytes:
+        """Return the request body as JSON, with more settings, which win.
+
+        With `held`, the input is what came after the turns that the provider holds. A turn becomes JSON once, so the
+        rest of a conversation costs what copying its bytes costs (P9).
+        """
+        items: list[msgspec.Raw] = []
+        for form in self._forms(request, held):
+            items += form.items
         body: dict[str, Any] = {"input": items or [{"role": "user", "content": ""}]}
         if request.instruction:
             body["instructions"] = request.instruction
-        return {**body, **_tools(request), **_settings(request.generation)}
+        if held is not None and held.response_id:
+            body["previous_response_id"] = held.response_id
+        body |= self._tools(request)
+        return msgspec.json.encode({**body, **_settings(request.generation), **(settings or {})})
 
-    def _encode_turn(self, turn: Turn) -> list[Item]:
+    def _forms(self, request: ModelRequest, held: Held | None) -> Iterator[_Form]:
+        turns, custom = iter(request.turns), frozenset[str]()
+        if held is not None and held.turns:
+            turns = islice(request.turns[held.turns - 1 :], 1, None)
+            custom = self._memory.form(request.turns[held.turns - 1]).custom
+        for turn in turns:
+            form = self._memory.form(turn)
+            yield _for_custom_tools(form, custom) if custom else form
+            custom = form.custom
+
+    def _form(self, turn: Turn) -> _Form:
+        items = self._items(turn)
+        custom = frozenset(item["call_id"] for item in items if item.get("type") == "custom_tool_call")
+        return _Form(_raw(items), custom)
+
+    def _items(self, turn: Turn) -> list[Item]:
         match turn.role:
             case "user":
                 content = [block for part in turn.parts if (block := _user_block(part)) is not None]
                 return [{"role": "user", "content": content}] if content else []
             case "model":
-                items = [item for part in turn.parts if (item := self._model_item(part)) is not None]
-                return _with_products_only(items)
+                return _in_whole_units([self._model_item(part) for part in turn.parts])
             case "tool":
                 return [_output(response) for response in turn.responses]
             case _:
@@ -58,14 +120,30 @@ class OpenAIResponsesEncoder:
             case Text(text=""):
                 return None
             case Text(text=text):
-                return _said(text)
+                return {**own_data(part, self._provider), **_said(text)}
             case Blob() | FileRef():
                 return _said(described(part).text)
             case FunctionCall():
-                call = {"call_id": wire_id(part.call_id), "name": wire_name(part.name)}
-                return {"type": "function_call", **call, "arguments": json_text(part.args)}
+                return self._call(part)
+            case Thought() if not self._thoughts:
+                return None
             case _:
-                return own_block(part, self._provider)
+                return _own_item(own_block(part, self._provider))
+
+    def _call(self, part: FunctionCall) -> Item:
+        own = own_data(part, self._provider)
+        call = {**own, "call_id": wire_id(part.call_id), "name": wire_name(part.name)}
+        if own.get("type") == "custom_tool_call":
+            return {**call, "input": str(part.args.get("input", ""))}
+        return {**call, "type": "function_call", "arguments": json_text(part.args)}
+
+    def _tools(self, request: ModelRequest) -> dict[str, Any]:
+        custom = {tool.get("name") for tool in self._provider_tools if tool.get("type") == "custom"}
+        tools = [*(_tool(tool) for tool in request.tools if tool.name not in custom), *self._provider_tools]
+        if not tools:
+            return {}
+        choice = request.generation.tool_choice
+        return {"tools": tools} if choice is None else {"tools": tools, "tool_choice": choice}
 
 
 def encode(request: ModelRequest, *, provider: str = "openai-responses") -> dict[str, Any]:
@@ -73,20 +151,41 @@ def encode(request: ModelRequest, *, provider: str = "openai-responses") -> dict
     return OpenAIResponsesEncoder(provider=provider).encode(request)
 
 
+def _raw(items: list[Item]) -> list[msgspec.Raw]:
+    return [msgspec.Raw(msgspec.json.encode(item)) for item in items]
+
+
 def _said(text: str) -> Item:
     return {"role": "assistant", "content": [{"type": "output_text", "text": text}]}
 
 
-def _with_products_only(items: list[Item]) -> list[Item]:
-    """Drop reasoning that is not followed by a call: a stop may have cut the unit that they form (R5)."""
+def _own_item(item: Item | None) -> Item | None:
+    if item is None or not (item.get("encrypted_content") or item.get("type") in _COMPLETE):
+        return None
+    return {key: value for key, value in item.items() if key not in _KEPT_BY_PROVIDER and value is not None}
+
+
+def _in_whole_units(items: list[Item | None]) -> list[Item]:
+    """Drop reasoning that is not followed by what it produced: cut by a stop, or not sendable (R5). None is that."""
     kept: list[Item] = []
     follows_product = False
     for item in reversed(items):
-        if item.get("type") == "reasoning" and not follows_product:
+        kind = item.get("type") if item is not None else None
+        if kind == "reasoning" and not follows_product:
             continue
-        follows_product = item.get("type") in ("function_call", "reasoning")
-        kept.append(item)
+        follows_product = kind in ("reasoning", *_CALLS, *_COMPLETE)
+        if item is not None:
+            kept.append(item)
     return kept[::-1]
+
+
+def _for_custom_tools(form: _Form, custom: frozenset[str]) -> _Form:
+    """A custom tool's call wants an output of its own type (R2)."""
+    items = [_BODY.decode(item) for item in form.items]
+    for item in items:
+        if item.get("call_id") in custom:
+            item["type"] = "custom_tool_call_output"
+    return _Form(_raw(items), form.custom)
 
 
 def _user_block(part: Part) -> Item | None:
@@ -123,18 +222,17 @@ def _output(response: FunctionResponse) -> Item:
     return {"type": "function_call_output", "call_id": wire_id(response.call_id), "output": output}
 
 
-def _tools(request: ModelRequest) -> dict[str, Any]:
-    if not request.tools:
-        return {}
-    body: dict[str, Any] = {"tools": [_tool(tool) for tool in request.tools]}
-    if request.generation.tool_choice is not None:
-        body["tool_choice"] = request.generation.tool_choice
-    return body
-
-
 def _tool(tool: ToolDeclaration) -> dict[str, Json]:
     function = {"name": wire_name(tool.name), "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", **function, "strict": False}
+
+
+def _text_format(schema: dict[str, Json] | None) -> dict[str, Json] | None:
+    if schema is None:
+        return None
+    closed = closed_schema(schema)
+    named = {"name": OUTPUT_NAME, "schema": closed, "strict": is_strict_schema(closed)}
+    return {"format": {"type": "json_schema", **named}}
 
 
 def _settings(generation: Generation) -> dict[str, Any]:
@@ -142,5 +240,6 @@ def _settings(generation: Generation) -> dict[str, Any]:
         "temperature": generation.temperature,
         "top_p": generation.top_p,
         "max_output_tokens": generation.max_output_tokens,
+        "text": _text_format(generation.output_schema),
     }
-    return {**{name: value for name, value in settings.items() if value is not None}, **generation.extra}
+    return with_extra(settings, generation.extra)

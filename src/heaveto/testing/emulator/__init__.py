@@ -1,11 +1,11 @@
-"""An OpenAI Chat Completions server on loopback, for tests and demos: strict like the real one, and scripted.
+"""OpenAI, Anthropic and Gemini on loopback, for tests and demos: strict like the real ones, and scripted.
 
-async with ChatEmulator(call("refund", order=7), say("Done.")) as emulator:
-    model = OpenAIChat("any", base_url=emulator.base_url)
+async with Emulator(call("refund", order=7), say("Done.")) as emulator:
+    client = AsyncAnthropic(base_url=emulator.anthropic_url, api_key="any")
 """
 
-from heaveto.testing.emulator.chat import ChatEmulator
 from heaveto.testing.emulator.exchange import Exchange
+from heaveto.testing.emulator.server import Emulator
 from heaveto.testing.emulator.thread import EmulatorThread
 
-__all__ = ["ChatEmulator", "EmulatorThread", "Exchange"]
+__all__ = ["Emulator", "EmulatorThread", "Exchange"]

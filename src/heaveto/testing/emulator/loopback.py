@@ -37,8 +37,10 @@ class Connections:
 
     @contextlib.contextmanager
     def watched(self, client: Address, callback: Callable[[], None]) -> Generator[None, None, None]:
-        """Call back if the socket closes while this context is open."""
+        """Call back if the socket closes while this context is open, or has closed before."""
         self._watchers[client] = callback
+        if client not in self._open:
+            self.lost(client)
         try:
             yield
         finally:
@@ -50,6 +52,12 @@ class Connections:
         if transport is not None:
             transport.close()
 
+    def write(self, client: Address, raw: bytes) -> None:
+        """Write bytes past HTTP, for an answer whose head is broken."""
+        transport = self._open.get(client)
+        if transport is not None:
+            transport.write(raw)
+
     def abort_all(self) -> None:
         """Break all sockets at once."""
         for transport in list(self._open.values()):
@@ -57,18 +65,27 @@ class Connections:
 
 
 class LoopbackServer(uvicorn.Server):
-    """Serves an ASGI app on a free port of 127.0.0.1, in the running loop. Takes no signals, stops at once."""
+    """Serves an ASGI app on 127.0.0.1, in the running loop; port 0 is a free one. Takes no signals, stops at once."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, port: int = 0) -> None:
         self.connections = Connections()
         super().__init__(
             uvicorn.Config(
-                app, http=_protocol_for(self.connections), ws="none", lifespan="off", log_config=None, access_log=False
+                app,
+                http=_protocol_for(self.connections),
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                proxy_headers=False,
+                log_config=None,
+                access_log=False,
             )
         )
         # With the protocol named, asyncio sets TCP_NODELAY; else Nagle holds small frames back for 40 ms.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._socket.bind(("127.0.0.1", 0))
+        if port:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", port))
         self._socket.listen()
         self._stop = asyncio.Event()
 

@@ -7,12 +7,12 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from heaveto.testing.emulator.chat import ChatEmulator
+from heaveto.testing.emulator.server import Emulator
 from heaveto.testing.script import Step
 
 
 class EmulatorThread:
-    """A `ChatEmulator` in a thread with a loop of its own. Takes the same arguments; use it with ``with``.
+    """An `Emulator` in a thread with a loop of its own. Takes the same arguments; use it with ``with``.
 
     `emulator` may be read from any thread; its waiting methods, and gates, belong to its own loop.
     """
@@ -24,19 +24,31 @@ class EmulatorThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._run, name="emulator", daemon=True)
-        self._emulator: ChatEmulator | None = None
+        self._emulator: Emulator | None = None
 
     @property
-    def emulator(self) -> ChatEmulator:
+    def emulator(self) -> Emulator:
         """The emulator, once the thread runs."""
         if self._emulator is None:
             raise RuntimeError("the emulator runs only inside of its `with`")
         return self._emulator
 
     @property
-    def base_url(self) -> str:
-        """What to give to clients."""
-        return self.emulator.base_url
+    def openai_url(self) -> str:
+        """The base URL for OpenAI's SDKs."""
+        return self.emulator.openai_url
+
+    base_url = openai_url
+
+    @property
+    def anthropic_url(self) -> str:
+        """The base URL for Anthropic's SDKs."""
+        return self.emulator.anthropic_url
+
+    @property
+    def google_url(self) -> str:
+        """The base URL for Google's SDKs."""
+        return self.emulator.google_url
 
     def __enter__(self) -> EmulatorThread:
         self._thread.start()
@@ -62,6 +74,6 @@ class EmulatorThread:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        async with ChatEmulator(*self._steps, **self._options) as self._emulator:
+        async with Emulator(*self._steps, **self._options) as self._emulator:
             self._ready.set()
             await self._stop.wait()

@@ -1,10 +1,10 @@
-"""The repair of adk-agent-harness, on contents of google.genai; see `repairs`."""
+"""The repair of adk-agent-harness, on contents of google.genai; see `repair_times`."""
 
 from __future__ import annotations
 
 from adk_agent_harness.tool_call_repair import repair_dangling_tool_calls
 from google.genai import types
-from repairs import report
+from repair_times import report
 
 
 def content(kind: str, call_id: str) -> types.Content:

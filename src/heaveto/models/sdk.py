@@ -1,0 +1,160 @@
+"""What connectors on official SDKs share: the client made once, the one seam for errors, what the server wants.
+
+An SDK does authentication, addresses and framing, with its own retries off. Importing one takes a second or two and
+blocks, as making its client does, so both are done in a thread at the first request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from heaveto.clock import Clock
+from heaveto.errors import ModelError
+from heaveto.models.base import Chunk, Model, UsageChunk
+
+Client = TypeVar("Client")
+
+_RETRYABLE = (408, 409, 425, 429)
+_WISHES = {"true": True, "false": False}
+
+
+class AnswerReader(Protocol):
+    """Reads one answer of a provider, purely: every event is fed, then the end is asked for."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the provider has said that it is done: nothing of the answer is missing then."""
+        ...
+
+    def feed(self, event: object) -> list[Chunk]:
+        """Return the chunks of one event. Total: junk gives nothing."""
+        ...
+
+    def end(self) -> list[Chunk]:
+        """Return what closes the answer; nothing of a close if the provider never gave it (F30)."""
+        ...
+
+
+class SdkClient(Generic[Client]):
+    """The client of an SDK: one that was given, or one that is made at its first use.
+
+    Args:
+        make: imports the SDK and makes a client. It blocks, and is called in a thread.
+        close: closes a client that was made; one that was given stays open.
+        given: a client of the user.
+    """
+
+    def __init__(
+        self, make: Callable[[], Client], close: Callable[[Client], Awaitable[None]], given: Client | None = None
+    ) -> None:
+        self._make, self._close = make, close
+        self._client, self._is_own = given, given is None
+        self._making = threading.Lock()
+
+    async def get(self) -> Client:
+        """Return the client.
+
+        Raises:
+            MissingExtraError: the SDK is not installed.
+            ModelError: the SDK cannot make a client, for want of a key for example.
+        """
+        return self._client if self._client is not None else await asyncio.to_thread(self._made)
+
+    async def aclose(self) -> None:
+        """Close the client if it is our own. The next use makes another. Idempotent."""
+        if self._is_own:
+            client, self._client = self._client, None
+            if client is not None:
+                await self._close(client)
+
+    def _made(self) -> Client:
+        with self._making:
+            if self._client is None:
+                self._client = self._make()
+            return self._client
+
+
+@contextmanager
+def mapped(
+    errors: tuple[type[Exception], ...], as_model_error: Callable[[Exception], ModelError], reader: AnswerReader
+) -> Generator[None, None, None]:
+    """The one seam where an SDK's errors become ours. A connection that breaks behind the end is no error."""
+    expected: tuple[type[Exception], ...] = (*errors, json.JSONDecodeError)
+    try:
+        yield
+    except expected as error:
+        if not reader.is_finished:
+            raise as_model_error(error) from error
+
+
+def model_error(error: Exception, sdk: Any, clock: Clock) -> ModelError:
+    """Return what an error of OpenAI's or Anthropic's SDK means: the two modules have the same family of errors.
+
+    Whether to try again is the server's own word, ``x-should-retry``, or else judged by the status alone: a connector
+    that knows more narrows it.
+    """
+    found: Any = error
+    if isinstance(found, sdk.APIStatusError):
+        headers = found.response.headers
+        wish = _WISHES.get(headers.get("x-should-retry"))
+        return ModelError(
+            str(error), status=found.status_code, retryable=is_retryable(found.status_code) if wish is None else wish,
+            retry_after_seconds=retry_after_seconds(headers, clock), body=found.body,
+        )  # fmt: skip
+    if isinstance(found, sdk.APIConnectionError):
+        return ModelError(f"{error} {error.__cause__ or ''}".strip(), retryable=True)
+    if isinstance(found, sdk.APIError):  # an error event in mid-stream
+        return ModelError(str(error), retryable=True, body=found.body)
+    if isinstance(error, json.JSONDecodeError):
+        return ModelError(f"the server sent an event that is not JSON: {error}", retryable=True)
+    return ModelError(f"the connection broke: {error}", retryable=True)
+
+
+def as_json(body: object) -> dict[str, Any]:
+    """Return the arguments of an SDK's ``post`` for a body that is JSON already, or is made JSON here.
+
+    Given objects, the SDKs copy and encode the whole conversation each time, much slower (P9). Clients that look into
+    the body, to make a path of the model's name, need the object itself.
+    """
+    content = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    return {"content": content, "options": {"headers": {"Content-Type": "application/json"}}}
+
+
+def priced_chunk(model: Model, chunk: Chunk) -> Chunk:
+    """Return a chunk of a model, with its cost where it is a usage."""
+    return UsageChunk(model.priced(chunk.usage)) if isinstance(chunk, UsageChunk) else chunk
+
+
+def is_retryable(status: int) -> bool:
+    """Whether the same request may succeed later, by the status of its refusal."""
+    return status in _RETRYABLE or status >= 500
+
+
+def retry_after_seconds(headers: Mapping[str, str], clock: Clock) -> float | None:
+    """Return how long the server wants us to wait: seconds, or an HTTP date against the server's own clock.
+
+    `headers` finds names in lower case.
+    """
+    value = headers.get("retry-after", "").strip()
+    if not value:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        until, now = _timestamp(value), _timestamp(headers.get("date", ""))
+        return None if until is None else max(0.0, until - (clock.time() if now is None else now))
+
+
+def _timestamp(http_date: str) -> float | None:
+    try:
+        return parsedate_to_datetime(http_date).timestamp()
+    except ValueError:
+        return None

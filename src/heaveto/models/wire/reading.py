@@ -1,0 +1,25 @@
+"""Reading JSON that servers send, and that may be anything: what is not of the wanted kind counts as empty."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """Return an object as it is."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_objects(value: object) -> list[dict[str, Any]]:
+    """Return the items of a list as objects."""
+    return [as_object(item) for item in cast("list[object]", value)] if isinstance(value, list) else []
+
+
+def as_text(value: object) -> str:
+    """Return a text as it is."""
+    return value if isinstance(value, str) else ""
+
+
+def as_count(value: object) -> int:
+    """Return an integer as it is."""
+    return value if isinstance(value, int) else 0

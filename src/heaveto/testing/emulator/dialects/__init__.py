@@ -1,0 +1,1 @@
+"""The APIs that the emulator speaks: one pure file each."""

@@ -1,0 +1,280 @@
+"""The Responses connector, over real HTTP against the emulator."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn
+from heaveto.errors import MissingExtraError, ModelError
+from heaveto.events.contents import FunctionCall, FunctionResponse, Opaque, Text, Thought
+from heaveto.events.records import Usage
+from heaveto.ids import SystemIds
+from heaveto.models.assemble import Assembled, Assembler
+from heaveto.models.base import TextChunk
+from heaveto.models.openai_responses import OpenAIResponses
+from heaveto.models.prices import Prices
+from heaveto.testing import Emulator, call, cut, fault, finish, give, hang, raw_call, say, think, usage
+from heaveto.testing.emulator import Exchange
+
+FAMILY = "openai-responses"
+USER = Turn("user", (Text(text="hi"),))
+ASK = ModelRequest(
+    turns=[USER],
+    instruction="Be brief.",
+    tools=(ToolDeclaration("look", "looks", {"type": "object", "properties": {}}),),
+    generation=Generation(temperature=0.5, extra={"reasoning": {"effort": "low"}}),
+)
+CLOSED_WITHIN_SECONDS = 1.0
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}
+
+
+async def ask(model: OpenAIResponses, request: ModelRequest = ASK) -> Assembled:
+    assembler = Assembler(SystemIds(), provider=FAMILY)
+    async for chunk in model.generate(request):
+        assembler.feed(chunk)
+    return assembler.finish()
+
+
+def connect(emulator: Emulator, **options: Any) -> OpenAIResponses:
+    return OpenAIResponses("m", base_url=emulator.openai_url, **options)
+
+
+def refusal(status: int, **body: Any) -> Any:
+    step = fault("no", status=status)
+    step.error.body = {"message": "no", "type": "invalid_request_error", "param": None, "code": None, **body}
+    return step
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_text_thought_calls_and_usage_arrive(stream: bool) -> None:
+    """The same answer comes out of a stream and of a whole response."""
+    spent = usage(10, 4, cached_tokens=5, reasoning_tokens=2)
+    answer = (think("hm", chunks=2), say("Both:", chunks=3), call("look", at="ü"), call("look", at="b"), spent)
+    async with Emulator(answer) as emulator:
+        model = connect(emulator, stream=stream, prices=Prices(input=2.0, output=10.0, cached_input=1.0))
+        got = await ask(model)
+        await model.aclose()
+    thought, text, *calls = got.parts
+    assert isinstance(thought, Thought) and (thought.text, bool(thought.signature)) == ("hm", True)
+    assert text == Text(text="Both:")
+    assert [(made.provider_id, made.name, made.args) for made in calls if isinstance(made, FunctionCall)] == [
+        ("call_1", "look", {"at": "ü"}),
+        ("call_2", "look", {"at": "b"}),
+    ]
+    cost = (5 * 2.0 + 5 * 1.0 + 4 * 10.0) / 1e6
+    assert got.usage == Usage(10, 4, cached_tokens=5, reasoning_tokens=2, cost=cost)
+    assert got.end is not None and (got.end.reason, got.end.model, got.is_cut) == ("completed", "m", False)
+    (exchange,) = emulator.exchanges
+    body = exchange.body
+    assert (body["instructions"], body["temperature"], body["reasoning"]) == ("Be brief.", 0.5, {"effort": "low"})
+    assert (body["store"], body["include"], body["stream"]) == (False, ["reasoning.encrypted_content"], stream)
+    assert exchange.headers["content-type"] == "application/json"
+    emulator.assert_done()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_reasoning_and_a_search_survive_the_round_trip(stream: bool) -> None:
+    """What came back is sent again as the provider wants it, byte for byte where it is encrypted (R5, R6, F26)."""
+    searched = give(Opaque(provider=FAMILY, data=SEARCH))
+    signed = give(Thought(text="why", signature="c2lnbmVk", provider=FAMILY))
+    async with Emulator((signed, searched, signed, call("look")), say("ok"), strict_unconfirmed=True) as emulator:
+        model = connect(emulator, stream=stream)
+        first = await ask(model)
+        result = FunctionResponse(call_id="call_1", name="look", response={"r": 1})
+        made = tuple(
+            FunctionCall(call_id="call_1", name=part.name, provider=FAMILY) if isinstance(part, FunctionCall) else part
+            for part in first.parts
+        )
+        await ask(model, ModelRequest(turns=[USER, Turn("model", made), Turn("tool", (result,))]))
+        await model.aclose()
+    emulator.assert_done()
+    items = emulator.exchanges[1].body["input"]
+    assert [item.get("type") for item in items] == [
+        None, "reasoning", "web_search_call", "reasoning", "function_call", "function_call_output",
+    ]  # fmt: skip
+    assert (items[1]["encrypted_content"], items[2]["action"]) == ("c2lnbmVk", SEARCH["action"])
+    assert not any("id" in item for item in items)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("status", "retryable"), [(429, True), (503, True), (529, True), (408, True), (401, False), (404, False)]
+)
+async def test_statuses_become_model_errors(status: int, retryable: bool, stream: bool) -> None:
+    """Whether to try again is data; the connector itself never repeats a request."""
+    async with Emulator(fault("no", status=status, retry_after_seconds=7)) as emulator:
+        model = connect(emulator, stream=stream)
+        with pytest.raises(ModelError, match="no") as error:
+            await ask(model)
+        await model.aclose()
+    assert (error.value.status, error.value.retryable, error.value.retry_after_seconds) == (status, retryable, 7.0)
+    assert len(emulator.exchanges) == 1
+
+
+@pytest.mark.parametrize(
+    "broken", [cut(after_chunks=2), fault(after_chunks=2), fault("busy", status=529, after_chunks=2)]
+)
+async def test_a_stream_that_breaks_off_is_an_error_after_what_came(broken: Any) -> None:
+    """What was received before it was handed on (F30, F61)."""
+    received: list[str] = []
+    async with Emulator((say("abcd", chunks=4), broken)) as emulator:
+        model = connect(emulator)
+        with pytest.raises(ModelError) as error:
+            async for chunk in model.generate(ASK):
+                assert isinstance(chunk, TextChunk)
+                received.append(chunk.text)
+        await model.aclose()
+    assert (received, error.value.retryable) == (["a", "b"], True)
+    assert len(emulator.exchanges) == 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_limit_marks_the_answer_as_cut(stream: bool) -> None:
+    """Then the last call must not be executed (F30)."""
+    async with Emulator((raw_call("look", '{"at": "a'), finish("length", cut=True))) as emulator:
+        model = connect(emulator, stream=stream)
+        answer = await ask(model)
+        await model.aclose()
+    (part,) = answer.parts
+    assert isinstance(part, FunctionCall) and (part.defect, part.raw_args) == ("truncated", '{"at": "a')
+    assert answer.is_cut and answer.end is not None and answer.end.reason == "max_output_tokens"
+
+
+async def test_a_model_without_reasoning_is_asked_again_without_it() -> None:
+    """It refuses the very question for encrypted reasoning; the next request does not ask."""
+    no_reasoning = refusal(400, message="Encrypted content is not supported with this model.", param="include")
+    async with Emulator(no_reasoning, say("a"), say("b")) as emulator:
+        model = connect(emulator)
+        assert [(await ask(model)).parts for _ in range(2)] == [(Text(text="a"),), (Text(text="b"),)]
+        await model.aclose()
+    assert ["include" in exchange.body for exchange in emulator.exchanges] == [True, False, False]
+
+
+async def test_reasoning_that_cannot_be_read_any_more_is_left_out() -> None:
+    """It was encrypted for another model or organisation (R13)."""
+    item = {"type": "reasoning", "summary": [], "encrypted_content": "x"}
+    parts = (Thought(text="", signature="x", provider=FAMILY, data=item), FunctionCall(call_id="c1", name="look"))
+    result = FunctionResponse(call_id="c1", name="look", response={})
+    async with Emulator(refusal(400, code="invalid_encrypted_content"), say("ok")) as emulator:
+        model = connect(emulator)
+        answer = await ask(model, ModelRequest(turns=[USER, Turn("model", parts), Turn("tool", (result,))]))
+        await model.aclose()
+    assert answer.parts == (Text(text="ok"),)
+    sent = [[item.get("type") for item in exchange.body["input"]] for exchange in emulator.exchanges]
+    assert sent == [
+        [None, "reasoning", "function_call", "function_call_output"],
+        [None, "function_call", "function_call_output"],
+    ]
+
+
+async def test_another_refusal_is_final() -> None:
+    """Nothing better is known, so nothing is tried."""
+    async with Emulator(refusal(400, code="string_above_max_length")) as emulator:
+        model = connect(emulator)
+        with pytest.raises(ModelError) as error:
+            await ask(model)
+        await model.aclose()
+    assert (error.value.status, error.value.retryable, len(emulator.exchanges)) == (400, False, 1)
+
+
+@pytest.mark.parametrize("name", ["background", "previous_response_id", "conversation", "store"])
+async def test_settings_that_would_make_it_another_conversation_are_refused(name: str) -> None:
+    """A response in the background goes on after a stop; a pointer of one's own is not what the log says (F39, F51)."""
+    request = ModelRequest(turns=[USER], generation=Generation(extra={name: "x"}))
+    with pytest.raises(ModelError, match=name):
+        await ask(OpenAIResponses("m", api_key="k"), request)
+
+
+async def until_closed(exchange: Exchange, stopped_at: float, phase: str) -> None:
+    await asyncio.wait_for(exchange.over(), CLOSED_WITHIN_SECONDS)
+    assert exchange.closed_at is not None
+    print(f"\n{phase}: the server saw the socket close after {(exchange.closed_at - stopped_at) * 1000:.1f} ms")
+
+
+@pytest.mark.parametrize(
+    ("phase", "stream", "early_headers"),
+    [("before the headers", True, False), ("before the first byte", True, True), ("without streaming", False, False)],
+)
+async def test_a_stop_before_the_answer_closes_the_socket(phase: str, stream: bool, early_headers: bool) -> None:
+    """The provider must not go on generating, whatever it was doing (F51)."""
+    async with Emulator(hang(), early_headers=early_headers) as emulator:
+        model = connect(emulator, stream=stream)
+        asking = asyncio.create_task(ask(model))
+        exchange = await emulator.exchange(0)
+        stopped_at = time.monotonic()
+        asking.cancel()
+        await until_closed(exchange, stopped_at, phase)
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await model.aclose()
+
+
+@pytest.mark.parametrize("way", ["cancel", "close"])
+async def test_a_stop_in_mid_stream_closes_the_socket(way: str) -> None:
+    """Both if the reader is cancelled while it waits, and if it just stops reading (F51)."""
+    async with Emulator((say("Hel"), hang())) as emulator:
+        model = connect(emulator)
+        stream = model.generate(ASK)
+        assert await anext(stream) == TextChunk("Hel")
+        exchange = await emulator.exchange(0)
+        stopped_at = time.monotonic()
+        if way == "cancel":
+            reading = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0)
+            stopped_at = time.monotonic()
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+        await stream.aclose()
+        await until_closed(exchange, stopped_at, f"mid-stream, by {way}")
+        await model.aclose()
+
+
+async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
+    """Reading to the end leaves it open and clean."""
+    async with Emulator(say("a"), say("b")) as emulator:
+        model = connect(emulator)
+        await ask(model)
+        await ask(model)
+        assert emulator.open_connections == 1
+        await model.aclose()
+
+
+async def test_an_own_client_is_used_and_left_open() -> None:
+    """Azure and proxies come in this way; retries stay ours."""
+    from openai import AsyncAzureOpenAI
+
+    async with Emulator(fault(status=500), say("a")) as emulator:
+        client = AsyncAzureOpenAI(
+            api_key="k", api_version="v1", base_url=emulator.openai_url, max_retries=5, azure_ad_token=None
+        )
+        model = OpenAIResponses("m", client=client)
+        with pytest.raises(ModelError):
+            await ask(model)
+        assert len(emulator.exchanges) == 1
+        await model.aclose()
+        assert not client.is_closed()
+        assert (await ask(model)).parts == (Text(text="a"),)
+        assert emulator.exchanges[1].headers["api-key"] == "k"
+        await client.close()
+
+
+async def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error tells what to install."""
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(MissingExtraError, match=r"OpenAIResponses.*pip install 'heaveto\[openai\]'"):
+        await ask(OpenAIResponses("m", api_key="k"))
+
+
+def test_the_sdk_is_not_imported_before_it_is_needed() -> None:
+    """It takes a second, which neither a command line nor an event loop should wait for."""
+    program = (
+        "import sys, heaveto.models.openai_responses as m; m.OpenAIResponses('m');"
+        "assert not {'openai', 'httpx2', 'starlette', 'uvicorn'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
