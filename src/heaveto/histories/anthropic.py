@@ -80,6 +80,8 @@ class AnthropicFormat(BlockFormat):
         if work.profile.results_alone:
             set_apart(work, self, _is_result, "A3")
         settle_ends(work, self, head="A24", tail="A12")
+        if any(message is not None and message.get("role") == "system" for message in work.messages):
+            _slide_systems(work)
 
     def call(self, work: Work, block: Body, place: Place) -> Call | None:
         if block.get("type") != "tool_use":
@@ -159,3 +161,23 @@ def _clean_error(work: Work, index: int, block: Body, images: list[Body]) -> Bod
         work.report("A11", index, "edited", "the error said nothing", call_id=call_id)
         block = {**block, "content": "This call failed."}
     return block
+
+
+def _slide_systems(work: Work) -> None:
+    """A message of the system stands right before the model speaks, or at the end: it slides past users (A25)."""
+    messages: list[Body | None] = []
+    origins: list[int] = []
+    waiting: list[tuple[int, Body]] = []
+    for index, message in work.placed():
+        if message.get("role") == "system":
+            waiting.append((index, message))
+            continue
+        if message.get("role") == "assistant":
+            origins += [at for at, _ in waiting]
+            messages += [system for _, system in waiting]
+            waiting = []
+        elif waiting:
+            work.report("A25", waiting[-1][0], "moved", "a system message stands right before the model speaks")
+        messages.append(message)
+        origins.append(index)
+    work.rebuild([*messages, *(system for _, system in waiting)], [*origins, *(at for at, _ in waiting)])

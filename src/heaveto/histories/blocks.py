@@ -78,7 +78,7 @@ class BlockFormat(ABC):
         end: Place | None = None
         group: list[Body] = []
         for index, message in enumerate(work.messages):
-            if message is None:
+            if message is None or message.get("role") == "system":
                 continue
             if message.get("role") == self.model:
                 if end is not None and not self.joins(work, group, message):
@@ -241,8 +241,8 @@ def _close(steps: list[Step], calls: list[Call], strays: list[Result], end: Plac
 
 def settle_ends(work: Work, form: BlockFormat, *, head: str, tail: str) -> None:
     """A user speaks first and last, where the provider wants it. What is added means nothing, or "Continue."."""
-    first = next((message for message in work.messages if message is not None), None)
-    last = next((message for message in reversed(work.messages) if message is not None), None)
+    first = next(filter(_is_turn, work.messages), None)
+    last = next(filter(_is_turn, reversed(work.messages)), None)
     needs_head = work.is_start and work.profile.starts_with_user and (first is None or first.get("role") == form.model)
     needs_tail = (
         work.profile.ends_with_user and not work.left_open and last is not None and last.get("role") == form.model
@@ -258,6 +258,10 @@ def settle_ends(work: Work, form: BlockFormat, *, head: str, tail: str) -> None:
         there.append((at, form.user_message([form.text(notes.CONTINUE)])))
         work.report(tail, at, "added", "a user message at the end")
     work.rebuild([message for _, message in there], [origin for origin, _ in there])
+
+
+def _is_turn(message: Body | None) -> bool:
+    return message is not None and message.get("role") != "system"
 
 
 def set_apart(

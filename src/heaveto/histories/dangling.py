@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
-from heaveto.core.repair import Options, decide
+from heaveto.core.repair import Call, Made, Options, Result, decide
+from heaveto.core.repair.steps import Place
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.gemini import GeminiFormat
 from heaveto.histories.profiles import profile_named
-from heaveto.histories.work import Body, Work, is_body
+from heaveto.histories.work import Body, Work, is_body, text_of
 
-_ORIGINAL = "original"
-_FORMAT = GeminiFormat()
 _PROFILE = profile_named("gemini-2.5")  # what is put in is no call, so it needs no signature
 
 
@@ -21,7 +20,7 @@ def repair_dangling_tool_calls(contents: list[Any]) -> int:
     Takes ``google.genai.types.Content`` objects and dicts, with keys in snake case or as in JSON. Real responses move
     to their calls; of several for one call the last is kept; those without a call go; calls that share an id are told
     apart. A response that is made up says that the outcome is unknown. The list changes only where something was
-    wrong: contents that need no change stay the same objects, and parts always do. Doing it again changes nothing.
+    wrong: contents that need no change stay the same objects. Doing it again changes nothing.
 
     Raises:
         InvalidHistoryError: something in the list is no content.
@@ -29,16 +28,16 @@ def repair_dangling_tool_calls(contents: list[Any]) -> int:
     if not any(map(is_body, contents)) and _are_in_order(contents):
         return 0
     views = [_view(index, content) for index, content in enumerate(contents)]
+    form = _ContentsFormat(contents)
     work = Work(_PROFILE, list(views), {}, origins=range(len(views)))
-    work.snake_case = any("function_call" in part for view in views for part in view["parts"])
-    decision = decide(_FORMAT.read(work), _PROFILE.policy, Options())
+    work.snake_case = any("function_call" in part for view in views for part in view["parts"] if is_body(part))
+    decision = decide(form.read(work), _PROFILE.policy, Options())
     if not decision.plan.is_empty:
-        _FORMAT.apply(work, decision.plan)
-    _FORMAT.arrange(work)
+        form.apply(work, decision.plan)
+    form.arrange(work)
     if decision.changes or work.changes:
         originals = {id(view): content for view, content in zip(views, contents, strict=True)}
-        kinds = _kinds(contents)
-        contents[:] = [originals.get(id(view)) or _content(view, kinds) for _, view in work.placed()]
+        contents[:] = [originals.get(id(view)) or form.content(view) for _, view in work.placed()]
     return sum(change.action == "answered" for change in decision.changes)
 
 
@@ -64,49 +63,67 @@ def _are_in_order(contents: list[Any]) -> bool:
 
 
 def _view(index: int, content: Any) -> Body:
-    """A content as a dict of what a repair looks at."""
+    """Return what a repair looks at: the role, and the parts themselves."""
     if is_body(content):
-        role, held = content.get("role"), content.get("parts")
+        role, parts = content.get("role"), content.get("parts")
     elif hasattr(content, "parts"):  # an edge: the SDK's types may not be installed
-        role, held = content.role, content.parts
+        role, parts = content.role, content.parts
     else:
         raise InvalidHistoryError(index, f"must be a content, not {type(content).__name__}")
-    parts: list[Body] = [part if is_body(part) else _part_view(part) for part in held or ()]
-    return {"role": "model" if role == "model" else "user", "parts": parts}
+    return {"role": "model" if role == "model" else "user", "parts": parts or []}
 
 
-def _part_view(part: Any) -> Body:
-    call, response = part.function_call, part.function_response
-    if call is not None:
-        return {"functionCall": {"id": call.id, "name": call.name}, _ORIGINAL: part}
-    if response is not None:
-        told = {"id": response.id, "name": response.name, "response": response.response}
-        return {"functionResponse": told, _ORIGINAL: part}
-    return {_ORIGINAL: part}
+def _field(value: Any, snake: str, camel: str = "") -> Any:
+    """Return a field of an object of the SDK, or of the dict that stands for one."""
+    if not is_body(value):
+        return getattr(value, snake)
+    found = value.get(camel or snake)
+    return value.get(snake) if found is None else found
 
 
-def _kinds(contents: list[Any]) -> tuple[Any, Any]:
-    """Return the SDK's types of contents and parts; None where all are dicts."""
-    content = next((content for content in contents if not isinstance(content, dict) and content.parts), None)
-    return (None, None) if content is None else (content.__class__, content.parts[0].__class__)
+class _ContentsFormat(GeminiFormat):
+    """Gemini's contents whose parts are objects of its SDK, or dicts."""
 
+    def __init__(self, contents: list[Any]) -> None:
+        typed = next((content for content in contents if not is_body(content) and content.parts), None)
+        self._content_kind: Any = None if typed is None else typed.__class__
+        self._part_kind: Any = None if typed is None else typed.parts[0].__class__
 
-def _content(view: Body, kinds: tuple[Any, Any]) -> Any:
-    content_kind, part_kind = kinds
-    parts = [_part(part, part_kind) for part in cast("list[Body]", view["parts"])]
-    return (
-        {"role": view["role"], "parts": parts} if content_kind is None else content_kind(role=view["role"], parts=parts)
-    )
+    def content(self, view: Body) -> Any:
+        """Return the content that a new view stands for."""
+        return view if self._content_kind is None else self._content_kind(role=view["role"], parts=view["parts"])
 
+    def blocks(self, message: Body, index: int) -> list[Any]:
+        return message["parts"]  # type: ignore[no-any-return]
 
-def _part(view: Body, kind: Any) -> Any:
-    """Return the part that a view stands for, with the id and name that it has got, or a new one."""
-    original = view.get(_ORIGINAL)
-    if original is None:
-        return view if kind is None else kind.model_validate(view)
-    for key, field in (("functionCall", "function_call"), ("functionResponse", "function_response")):
-        held = getattr(original, field)
-        if held is not None and (held.id, held.name) != (view[key].get("id"), view[key].get("name")):
-            changed = held.model_copy(update={"id": view[key].get("id"), "name": view[key].get("name")})
-            return original.model_copy(update={field: changed})
-    return original
+    def is_call(self, block: Any) -> bool:
+        return _field(block, "function_call", "functionCall") is not None
+
+    def is_result(self, block: Any) -> bool:
+        return _field(block, "function_response", "functionResponse") is not None
+
+    def call(self, work: Work, block: Any, place: Place) -> Call | None:
+        held = _field(block, "function_call", "functionCall")
+        return None if held is None else Call(place, text_of(_field(held, "id")), text_of(_field(held, "name")))
+
+    def result(self, block: Any, place: Place) -> Result | None:
+        held = _field(block, "function_response", "functionResponse")
+        if held is None:
+            return None
+        return Result(place, text_of(_field(held, "id")), text_of(_field(held, "name")), _field(held, "response"))
+
+    def renamed(self, block: Any, new_id: str | None, name: str | None) -> Any:
+        if is_body(block):
+            return super().renamed(block, new_id, name)
+        field = "function_call" if self.is_call(block) else "function_response"
+        changes = {key: value for key, value in (("id", new_id), ("name", name)) if value is not None}
+        return block.model_copy(update={field: getattr(block, field).model_copy(update=changes)})
+
+    def made(self, work: Work, insert: Made) -> Any:
+        return self._part(super().made(work, insert))
+
+    def text(self, words: str) -> Any:
+        return self._part(super().text(words))
+
+    def _part(self, part: Body) -> Any:
+        return part if self._part_kind is None else self._part_kind.model_validate(part)

@@ -101,11 +101,11 @@ class GeminiFormat(BlockFormat):
         parts, results = cast("list[Body]", content["parts"]), 0
         if content.get("role") == "model":
             for part in parts:
-                if "functionCall" in part or "function_call" in part:
+                if self.is_call(part):
                     return "calls"
             return "model"
         for part in parts:
-            if "functionResponse" in part or "function_response" in part:
+            if self.is_result(part):
                 results += 1
         return "user" if not results else "results" if results == len(parts) else "mixed"
 
@@ -146,10 +146,18 @@ class GeminiFormat(BlockFormat):
         if kind != "mixed":
             return [(kind, content)]
         parts = cast("list[Body]", content["parts"])
-        results = [part for part in parts if _key(part, _RESULTS)]
-        others = [part for part in parts if not _key(part, _RESULTS)]
+        results = [part for part in parts if self.is_result(part)]
+        others = [part for part in parts if not self.is_result(part)]
         work.report("G9", index, "split", "results stand alone")
         return [("results", {**content, "parts": results}), ("user", {**content, "parts": others})]
+
+    def is_call(self, block: Body) -> bool:
+        """Whether a part is a call."""
+        return "functionCall" in block or "function_call" in block
+
+    def is_result(self, block: Body) -> bool:
+        """Whether a part is a result."""
+        return "functionResponse" in block or "function_response" in block
 
     def call(self, work: Work, block: Body, place: Place) -> Call | None:
         key = "functionCall" if "functionCall" in block else "function_call"
