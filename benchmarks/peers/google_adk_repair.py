@@ -1,4 +1,4 @@
-"""google-adk asked to go on from broken sessions, over HTTP: ``google_adk_repair.py bare|harness|heaveto|function URL``.
+"""google-adk asked to go on from broken sessions over HTTP: ``google_adk_repair.py bare|harness|heaveto|function URL``.
 
 As it is, with adk-agent-harness' plugin, with ours; and the function of adk-agent-harness alone.
 """
