@@ -8,14 +8,40 @@ from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
+from heaveto.histories.glance import SAID, WORDS, Fitting, Grammar, Look, Seen, grammar
+from heaveto.histories.profiles import Profile
 from heaveto.histories.server_tools import drop_unpaired
 from heaveto.histories.work import Body, Work, as_object, json_words, objects_at, text_of, texts_of, words_of
 
 THINKING = ("thinking", "redacted_thinking")
+_ATTACHED = ("image", "document")
+_FOLLOWS = grammar(words="words said calls", said="words said calls", calls="results", results="words said calls")
 
 
 class AnthropicFormat(BlockFormat):
     """Messages of blocks; messages of one role in a row are one turn (A23)."""
+
+    def looker(self, profile: Profile) -> Look:
+        """Return what tells what a message plainly is."""
+        names = Fitting(profile.names)
+
+        def look(message: Body) -> Seen | None:
+            role, content = message.get("role"), message.get("content")
+            if role != "user" and role != "assistant":
+                return None
+            said = WORDS if role == "user" else SAID
+            if type(content) is str:
+                return said if content and not content.isspace() else None
+            if type(content) is not list or not content:
+                return None
+            blocks = cast("list[Body]", content)
+            return _seen_by_user(blocks, profile) if role == "user" else _seen_by_model(blocks, names)
+
+        return look
+
+    def follows(self, profile: Profile) -> Grammar:
+        """Return what may stand behind what."""
+        return _FOLLOWS
 
     def clean(self, work: Work) -> None:
         """Empty things, unsigned thinking, names, inputs, the provider's own calls (A7 to A11, A16 to A18)."""
@@ -108,6 +134,60 @@ class AnthropicFormat(BlockFormat):
 
     def is_thinking(self, block: Body) -> bool:
         return block.get("type") in THINKING
+
+
+def _seen_by_model(blocks: list[Body], names: Fitting) -> Seen | None:
+    ids: list[str] = []
+    for block in blocks:
+        if type(block) is not dict:
+            return None
+        kind = block.get("type")
+        if kind == "tool_use":
+            name, call_id = block.get("name"), block.get("id")
+            if type(name) is not str or type(call_id) is not str or not call_id or not names[name]:
+                return None
+            if type(block.get("input")) is not dict:
+                return None
+            ids.append(call_id)
+        elif kind == "text":
+            words = block.get("text")
+            if type(words) is not str or not words or words.isspace():
+                return None
+        elif not (kind == "thinking" and block.get("signature")):
+            return None
+    return ("calls", ids) if ids else SAID
+
+
+def _seen_by_user(blocks: list[Body], profile: Profile) -> Seen | None:
+    """Results, and what stands behind them where it may (A3)."""
+    ids: list[str] = []
+    has_words = False
+    for block in blocks:
+        if type(block) is not dict:
+            return None
+        kind = block.get("type")
+        if kind == "tool_result":
+            call_id = block.get("tool_use_id")
+            if has_words or type(call_id) is not str or not call_id or not _says_something(block):
+                return None
+            ids.append(call_id)
+            continue
+        has_words = True
+        if kind == "text":
+            words = block.get("text")
+            if type(words) is not str or not words or words.isspace():
+                return None
+        elif kind not in _ATTACHED:
+            return None
+    if ids and has_words and profile.results_alone:
+        return None
+    return ("results", ids) if ids else WORDS
+
+
+def _says_something(result: Body) -> bool:
+    """Whether a result is no error, or one that says so in words (A11)."""
+    content = result.get("content")
+    return not result.get("is_error") or (type(content) is str and content != "")
 
 
 def _is_result(block: Body) -> bool:

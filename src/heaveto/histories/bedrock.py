@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import cast
 
 from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
 from heaveto.core.wire_names import NOTHING
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
+from heaveto.histories.glance import SAID, WORDS, Fitting, Grammar, Look, Seen, grammar
+from heaveto.histories.profiles import Profile
 from heaveto.histories.work import Body, Work, as_object, is_body, json_words, objects_at, text_of, texts_of, words_of
 
 _ATTACHED = ("document", "video")
+_FOLLOWS = grammar(words="said calls", said="words", calls="results", results="said calls")
 
 
 class BedrockFormat(BlockFormat):
     """Messages of blocks that are objects with one key; roles alternate (B6)."""
+
+    def looker(self, profile: Profile) -> Look:
+        """Return what tells what a message plainly is."""
+        names = Fitting(profile.names)
+
+        def look(message: Body) -> Seen | None:
+            role, content = message.get("role"), message.get("content")
+            if type(content) is not list or not content:
+                return None
+            blocks = cast("list[Body]", content)
+            if role == "assistant":
+                return _seen_by_model(blocks, names)
+            return _seen_by_user(blocks, profile) if role == "user" else None
+
+        return look
+
+    def follows(self, profile: Profile) -> Grammar:
+        """Return what may stand behind what."""
+        return _FOLLOWS
 
     def clean(self, work: Work) -> None:
         """Blank texts, unsigned thinking, names, inputs, results that say nothing (B5, B7 to B9)."""
@@ -119,6 +142,49 @@ class BedrockFormat(BlockFormat):
 
     def is_thinking(self, block: Body) -> bool:
         return "reasoningContent" in block
+
+
+def _seen_by_model(blocks: list[Body], names: Fitting) -> Seen | None:
+    ids: list[str] = []
+    for block in blocks:
+        if type(block) is not dict or len(block) != 1:
+            return None
+        if (call := block.get("toolUse")) is not None:
+            if not is_body(call) or "type" in call or type(call.get("input")) is not dict:
+                return None
+            name, call_id = call.get("name"), call.get("toolUseId")
+            if type(name) is not str or type(call_id) is not str or not call_id or not names[name]:
+                return None
+            ids.append(call_id)
+        elif not _says(block) and not _is_signed(block):
+            return None
+    return ("calls", ids) if ids else SAID
+
+
+def _seen_by_user(blocks: list[Body], profile: Profile) -> Seen | None:
+    """Results, and words behind them where they may stand."""
+    ids: list[str] = []
+    has_words = False
+    for block in blocks:
+        if type(block) is not dict or len(block) != 1:
+            return None
+        if (result := block.get("toolResult")) is not None:
+            call_id = result.get("toolUseId") if is_body(result) and "type" not in result else None
+            if has_words or type(call_id) is not str or not call_id or not result.get("content"):
+                return None
+            ids.append(call_id)
+        elif _says(block):
+            has_words = True
+        else:
+            return None
+    if ids and has_words and profile.results_alone:
+        return None
+    return ("results", ids) if ids else WORDS
+
+
+def _says(block: Body) -> bool:
+    words = block.get("text")
+    return type(words) is str and words != "" and not words.isspace()
 
 
 def _is_fine(work: Work, block: Body) -> bool:

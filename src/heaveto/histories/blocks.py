@@ -25,6 +25,10 @@ class BlockFormat(ABC):
     model = "assistant"
     joined = True
 
+    def is_divisible(self, work: Work) -> bool:
+        """Always: nothing in a message but the ids of its calls concerns another turn."""
+        return True
+
     @abstractmethod
     def clean(self, work: Work) -> None:
         """See to each message by itself."""

@@ -8,13 +8,49 @@ from heaveto.core import notes
 from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Quoted, Result, Turn
 from heaveto.core.repair.steps import Insert, Step
 from heaveto.core.wire_names import NOTHING, UNKNOWN_TOOL
+from heaveto.histories.glance import SAID, WORDS, Fitting, Grammar, Look, Seen, grammar
+from heaveto.histories.profiles import Profile
 from heaveto.histories.work import Body, Work, as_object, is_body, json_words, objects_at, text_of, texts_of, words_of
 
 _BRIDGE = "Understood."
+_FOLLOWS = grammar(
+    words="words said calls", said="words said calls", calls="results", results="words said calls results"
+)
+_FOLLOWS_BRIDGED = grammar(
+    words="words said calls", said="words said calls", calls="results", results="said calls results"
+)
 
 
 class ChatFormat:
     """Reads and writes messages with ``tool_calls`` and the role ``tool``."""
+
+    def is_divisible(self, work: Work) -> bool:
+        """Always: nothing in a message but the ids of its calls concerns another turn."""
+        return True
+
+    def looker(self, profile: Profile) -> Look:
+        """Return what tells what a message plainly is."""
+        names = Fitting(profile.names)
+        needs_reasoning = profile.reasoning_content == "always"
+        speakers = ("user",) if profile.bridged else ("user", "system", "developer")
+
+        def look(message: Body) -> Seen | None:
+            role, content = message.get("role"), message.get("content")
+            if role == "assistant":
+                calls = message.get("tool_calls")
+                if calls is None:
+                    return SAID if type(content) is str and content else None
+                return None if needs_reasoning and not _reasons(message) else _seen_calls(calls, names, profile)
+            if role == "tool":
+                call_id = message.get("tool_call_id")
+                return ("results", [call_id]) if type(call_id) is str and call_id and type(content) is str else None
+            return WORDS if content is not None and role in speakers else None
+
+        return look
+
+    def follows(self, profile: Profile) -> Grammar:
+        """Return what may stand behind what."""
+        return _FOLLOWS_BRIDGED if profile.bridged else _FOLLOWS
 
     def clean(self, work: Work) -> None:
         """Empty lists and nulls, names, arguments (O7, O9, O12, A8, M6)."""
@@ -68,6 +104,30 @@ class ChatFormat:
             _settle_order(work)
         if work.profile.reasoning_content != "unasked":
             _add_reasoning(work)
+
+
+def _reasons(message: Body) -> bool:
+    return isinstance(message.get("reasoning_content"), str)
+
+
+def _seen_calls(calls: object, names: Fitting, profile: Profile) -> Seen | None:
+    if type(calls) is not list or not calls:
+        return None
+    ids: list[str] = []
+    for call in cast("list[Body]", calls):
+        if type(call) is not dict or call.get("type") == "custom":
+            return None
+        function: Body = call.get("function") or {}
+        call_id = call.get("id")
+        if type(call_id) is not str or not call_id or type(function) is not dict:
+            return None
+        name, arguments = function.get("name"), function.get("arguments")
+        if type(name) is not str or type(arguments) is not str or not names[name]:
+            return None
+        if profile.json_arguments and (not arguments or as_object(arguments)[1] is not None):
+            return None
+        ids.append(call_id)
+    return ("calls", ids)
 
 
 def _rule(work: Work, rule: str) -> str:
@@ -261,7 +321,7 @@ def _add_reasoning(work: Work) -> None:
             continue
         if message.get("role") == "user" and work.profile.reasoning_content == "current turn":
             return
-        if message.get("tool_calls") and not isinstance(message.get("reasoning_content"), str):
+        if message.get("role") == "assistant" and message.get("tool_calls") and not _reasons(message):
             work.messages[place] = {**message, "reasoning_content": ""}
             known = "a turn that calls must have reasoning_content; it is empty"
             work.report("reasoning_content", work.origins[place], "edited", known)

@@ -9,6 +9,8 @@ from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
 from heaveto.core.wire_names import NO_SIGNATURE, NOTHING
 from heaveto.histories.blocks import BlockFormat, settle_ends
+from heaveto.histories.glance import SAID, WORDS, Fitting, Grammar, Look, Seen, grammar
+from heaveto.histories.profiles import Profile
 from heaveto.histories.work import Body, Work, as_object, is_body, is_list, json_words, objects_at, text_of
 
 _DATA = {
@@ -17,13 +19,35 @@ _DATA = {
     "code_execution_result", "tool_call", "tool_response",
 }  # fmt: skip
 _CALLS, _RESULTS = ("functionCall", "function_call"), ("functionResponse", "function_response")
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+_FUNCTIONS = frozenset((*_CALLS, *_RESULTS))
 _SIGNATURES = ("thoughtSignature", "thought_signature")
+_FOLLOWS = grammar(words="words said calls", said="words said", calls="results", results="words said calls")
 
 
 class GeminiFormat(BlockFormat):
     """Contents of parts. Each content of the model is a turn; its results stand alone in the next one (G1, G9)."""
 
     key, model, joined = "parts", "model", False
+
+    def looker(self, profile: Profile) -> Look:
+        """Return what tells what a content plainly is."""
+        names = Fitting(profile.names)
+
+        def look(content: Body) -> Seen | None:
+            role, parts = content.get("role"), content.get("parts")
+            if type(parts) is not list or not parts:
+                return None
+            held = cast("list[Body]", parts)
+            if role == "model":
+                return _seen_by_model(held, names)
+            return _seen_by_user(held, names) if role == "user" else None
+
+        return look
+
+    def follows(self, profile: Profile) -> Grammar:
+        """Return what may stand behind what."""
+        return _FOLLOWS
 
     def clean(self, work: Work) -> None:
         """Roles, empty parts, names, arguments and responses (G6 to G8, G15, G16, G18)."""
@@ -189,6 +213,68 @@ class GeminiFormat(BlockFormat):
 
     def quoted(self, result: Result) -> Body:
         return self.text(notes.orphan_note(result.id, result.name, json_words(result.value)))
+
+
+def _seen_by_model(parts: list[Body], names: Fitting) -> Seen | None:
+    ids: list[str] = []
+    for part in parts:
+        if type(part) is not dict:
+            return None
+        call: Body | None = part.get("functionCall")
+        if call is None:
+            if not _says(part):
+                return None
+            continue
+        call_id = _plain_id(call, names)
+        if call_id is None or type(call.get("args", {})) is not dict:
+            return None
+        ids.append(call_id)
+    return ("calls", ids) if ids else SAID
+
+
+def _seen_by_user(parts: list[Body], names: Fitting) -> Seen | None:
+    ids: list[str] = []
+    for part in parts:
+        if type(part) is not dict:
+            return None
+        result: Body | None = part.get("functionResponse")
+        if result is None or len(part) != 1:
+            if not _says(part):
+                return None
+            continue
+        call_id = _plain_id(result, names)
+        if call_id is None or not _is_plain(result.get("response")):
+            return None
+        ids.append(call_id)
+    if ids and len(ids) != len(parts):
+        return None
+    return ("results", ids) if ids else WORDS
+
+
+def _is_plain(response: object) -> bool:
+    """Whether a response is an object without a reference; of one that holds others all are looked at."""
+    if type(response) is not dict or "$ref" in response:
+        return False
+    kinds = set(map(type, cast("Body", response).values()))
+    return kinds <= _SCALARS or not _holds_reference(cast("Body", response))
+
+
+def _plain_id(held: Body, names: Fitting) -> str | None:
+    """Return the id of a call or result, or what stands for it where only names are given; None if not plain."""
+    if type(held) is not dict:
+        return None
+    name, call_id = held.get("name"), held.get("id")
+    if type(name) is not str or not name or not names[name]:
+        return None
+    if call_id is None:
+        return f"\0{name}"
+    return call_id if type(call_id) is str and call_id else None
+
+
+def _says(part: Body) -> bool:
+    """Whether a part has words, and is neither a call nor a result."""
+    words = part.get("text")
+    return type(words) is str and words != "" and (len(part) == 1 or part.keys().isdisjoint(_FUNCTIONS))
 
 
 def _key(part: Body, keys: tuple[str, ...]) -> str:

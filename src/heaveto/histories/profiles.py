@@ -41,6 +41,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     results_alone: bool = False  # nothing beside results (B10)
     adjacent_items: bool = False  # nothing between a call and its output, other calls excepted (R4)
 
+    @property
+    def within_turns(self) -> bool:
+        """Whether a history may be parted wherever the model goes on, and not only where a user spoke before."""
+        return not self.signatures and self.reasoning_content != "current turn"
+
 
 _LONG_NAMES = NameRule(re.compile(r"(?!)"), 200)
 _GEMINI_NAMES = NameRule(re.compile(r"[^A-Za-z0-9_.:-]", re.ASCII), 128, starts_with_letter=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar, cast
+
+from msgspec.structs import replace
 
 from heaveto.core.repair import Change, Options, RepairReport, decide
 from heaveto.core.repair.decide import Carry
@@ -17,6 +19,7 @@ from heaveto.histories.bedrock import BedrockFormat
 from heaveto.histories.bodies import policy_for, settle_body
 from heaveto.histories.chat import ChatFormat
 from heaveto.histories.gemini import GeminiFormat
+from heaveto.histories.glance import Glance, glance
 from heaveto.histories.profiles import Family, Profile, profile_named
 from heaveto.histories.responses import ResponsesFormat
 from heaveto.histories.work import Body, Format, Work
@@ -100,12 +103,16 @@ def _known(results: Results | None) -> Callable[[str], Json]:
 
 @dataclass(slots=True)
 class Repaired:
-    """A repaired list; `reaches_back` tells that it cannot stand behind what `before` described."""
+    """A repaired list; `reaches_back` tells that it cannot stand behind what `before` described.
+
+    `origins` has, where something was changed, the index in the input at or behind which each message stands.
+    """
 
     messages: list[Any]
     changes: list[Change]
     carry: Carry
-    reaches_back: bool
+    reaches_back: bool = False
+    origins: Sequence[int] = ()
 
 
 def repair_messages(
@@ -135,11 +142,61 @@ def _repaired(
     settings: Body | None,
     before: Carry | None,
 ) -> Repaired:
-    chosen = _FORMATS[profile.family]
-    work = Work(profile, list(readable), settings or {}, is_start=before is None, origins=range(len(history)))
+    work = Work(profile, list(readable), settings or {}, is_start=before is None, origins=range(len(readable)))
+    done = _in_parts(work, readable, options) if before is None else None
+    done = done or _closely(work, readable, options, before or Carry())
+    if done.messages is readable:
+        done.messages = history
+    elif readable is not history:
+        done.messages = views.restored(done.messages, readable, history)
+    return done
+
+
+def _in_parts(work: Work, history: list[Body], options: Options) -> Repaired | None:
+    """Repair what a glance does not find in order, by itself; None if that would not be the same."""
+    profile, chosen = work.profile, _FORMATS[work.profile.family]
+    if not chosen.is_divisible(work):
+        return None
+    seen = glance(history, chosen.looker(profile), chosen.follows(profile), profile)
+    if not seen.calls:
+        return None
+    picked = [message for part in seen.parts for message in history[part.start : part.stop]]
+    part = Work(profile, list(picked), work.settings, origins=range(len(picked)))
+    done = _closely(part, picked, options, Carry())
+    if not _is_apart(done, seen):
+        return None
+    done.carry.add(Carry(seen.ids, seen.ids, calls=seen.calls))
+    return Repaired(history, [], done.carry) if done.messages is picked else _put_back(history, seen, done)
+
+
+def _is_apart(done: Repaired, seen: Glance) -> bool:
+    """Whether what was repaired has no id of the rest, and none that counts all calls of a history."""
+    carry = done.carry
+    is_counted = any(change.action == "renamed" and not change.call_id for change in done.changes)
+    ids = (carry.call_ids, carry.unmatched_ids, carry.used_ids)
+    return not is_counted and all(seen.ids.isdisjoint(some) for some in ids)
+
+
+def _put_back(history: list[Body], seen: Glance, done: Repaired) -> Repaired:
+    """Put the repaired parts in the place of what they were."""
+    places = [index for part in seen.parts for index in part]
+    messages: list[Body] = []
+    at = done_to = 0
+    for part in seen.parts:
+        messages += history[at : part.start]
+        at = part.stop
+        while done_to < len(done.origins) and places[done.origins[done_to]] < at:
+            messages.append(done.messages[done_to])
+            done_to += 1
+    changes = [replace(change, index=places[change.index]) for change in done.changes]
+    return Repaired([*messages, *history[at:]], changes, done.carry)
+
+
+def _closely(work: Work, history: list[Body], options: Options, before: Carry) -> Repaired:
+    """Look at every message: read them, decide, and do it."""
+    profile, chosen = work.profile, _FORMATS[work.profile.family]
     chosen.clean(work)
-    steps = chosen.read(work)
-    decision = decide(steps, policy_for(profile, work.settings), options, before or Carry())
+    decision = decide(chosen.read(work), policy_for(profile, work.settings), options, before)
     work.changes += decision.changes
     work.left_open = bool(decision.plan.left_open)
     if not decision.plan.is_empty or work.changes:
@@ -148,11 +205,10 @@ def _repaired(
         chosen.settle(work)
     if not work.changes:
         return Repaired(history, [], decision.carry, decision.plan.reaches_back)
-    messages = [message for message in work.messages if message is not None]
+    there = work.placed()
     changes = sorted(work.changes, key=lambda change: change.index)
-    if readable is not history:
-        messages = views.restored(messages, readable, history)
-    return Repaired(messages, changes, decision.carry, decision.plan.reaches_back)
+    messages = [message for _, message in there]
+    return Repaired(messages, changes, decision.carry, decision.plan.reaches_back, [origin for origin, _ in there])
 
 
 def _repair_body(body: Body, profile: Profile, options: Options) -> tuple[Body, RepairReport]:

@@ -39,7 +39,6 @@ class Repairer:
     ) -> None:
         self._profile = profile_named(provider)
         self._options = options_of(texts=texts, orphans=orphans, pending=pending, awaited=awaited, results=results)
-        self._within_turns = not self._profile.signatures and self._profile.reasoning_content != "current turn"
         self._forget()
 
     def _forget(self) -> None:
@@ -75,7 +74,7 @@ class Repairer:
         """Return the last index at which the model speaks after somebody else, behind what was seen; 0 if none."""
         for index in range(len(history) - 1, len(self._seen), -1):
             before = history[index - 1]
-            if _is_models(history[index]) and _is_others(before) and (self._within_turns or _is_words(before)):
+            if _is_models(history[index]) and _is_others(before) and (self._profile.within_turns or _is_words(before)):
                 return index
         return 0
 

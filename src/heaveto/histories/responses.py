@@ -9,6 +9,8 @@ from typing import cast
 from heaveto.core import notes
 from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Quoted, Result, Turn
 from heaveto.core.repair.steps import Insert, Place, Step
+from heaveto.histories.glance import SAID, STORED, THOUGHT, WORDS, Fitting, Grammar, Look, Seen, grammar
+from heaveto.histories.profiles import Profile
 from heaveto.histories.work import Body, Work, as_object, json_words, text_of, words_of
 
 OUTPUT_OF = {
@@ -22,6 +24,13 @@ OUTPUT_OF = {
 }
 """The client's calls and what answers them (R2). The provider executes the others itself."""
 _OUTPUTS = frozenset(OUTPUT_OF.values())
+_FOLLOWS = grammar(
+    words="words said stored thought calls",
+    said="words said stored thought calls",
+    thought="stored thought calls",
+    calls="calls results",
+    results="words said stored thought calls results",
+)
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NO_PICTURE = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
@@ -30,6 +39,37 @@ _NO_PICTURE = (
 
 class ResponsesFormat:
     """Reads and writes input items. What the model says in a row is one turn: reasoning and its calls are a unit."""
+
+    def is_divisible(self, work: Work) -> bool:
+        """Not where an item's id stands twice (R7), nor under a body's settings: items may be stored, or chained."""
+        ids = [item_id for item in work.messages if item and (item_id := text_of(item.get("id")))]
+        return not work.settings and len(set(ids)) == len(ids)
+
+    def looker(self, profile: Profile) -> Look:
+        """Return what tells what an item plainly is."""
+        names = Fitting(profile.names)
+
+        def look(item: Body) -> Seen | None:
+            item_id, kind = item.get("id"), item.get("type")
+            if item_id is not None and (type(item_id) is not str or not _ID.fullmatch(item_id)):
+                return None
+            if kind is None or kind == "message":
+                role = item.get("role")
+                if role == "assistant":
+                    return SAID if item_id is None else STORED
+                return WORDS if role == "user" else None
+            if kind == "function_call":
+                return _seen_call(item, names)
+            if kind == "function_call_output":
+                call_id = item.get("call_id")
+                return ("results", [call_id]) if type(call_id) is str and call_id else None
+            return THOUGHT if kind == "reasoning" else None
+
+        return look
+
+    def follows(self, profile: Profile) -> Grammar:
+        """Return what may stand behind what."""
+        return _FOLLOWS
 
     def clean(self, work: Work) -> None:
         """Item ids, references to what is not stored, names, arguments (R7, R9 to R11)."""
@@ -90,6 +130,15 @@ class ResponsesFormat:
         if work.profile.adjacent_items:
             _calls_last(work)
         _pair_reasoning(work)
+
+
+def _seen_call(item: Body, names: Fitting) -> Seen | None:
+    item_id, call_id, name = item.get("id"), item.get("call_id"), item.get("name")
+    if type(call_id) is not str or not call_id or type(name) is not str or not names[name]:
+        return None
+    if type(item.get("arguments")) is not str or "execution" in item:
+        return None
+    return ("calls", [call_id]) if item_id is None or item_id.startswith("fc") else None
 
 
 def _kind(item: Body) -> str:

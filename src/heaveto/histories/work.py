@@ -14,6 +14,7 @@ from heaveto.core.repair.steps import Insert, Step
 from heaveto.core.wire_names import NameRule
 from heaveto.errors import InvalidHistoryError
 from heaveto.events.contents import Json
+from heaveto.histories.glance import Grammar, Look
 from heaveto.histories.profiles import Profile
 
 Body: TypeAlias = dict[str, Any]
@@ -83,6 +84,18 @@ class Work:
 
 class Format(Protocol):
     """How one family of formats is read and written. Stateless."""
+
+    def is_divisible(self, work: Work) -> bool:
+        """Whether parts of the history may be looked at by themselves."""
+        ...
+
+    def looker(self, profile: Profile) -> Look:
+        """Return what tells what a message plainly is."""
+        ...
+
+    def follows(self, profile: Profile) -> Grammar:
+        """Return what may stand behind what."""
+        ...
 
     def clean(self, work: Work) -> None:
         """See to each message by itself: what may not be in it, and what must."""
