@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 
 import pytest
 from tests.repair.shapes import WRITERS, A, R, U, asks, chat, numbered, whole
@@ -21,6 +22,31 @@ def test_a_continued_repair_equals_one_from_scratch(provider: str) -> None:
         repairer = Repairer(provider)
         for end in range(1, len(history) + 1):
             assert repairer.repair(history[:end]) == repair(history[:end], provider), f"history {seed}, {end} messages"
+
+
+@pytest.mark.parametrize("provider", WRITERS)
+def test_a_history_that_is_handed_over_piece_by_piece_is_repaired_as_a_whole(provider: str) -> None:
+    """Only what is new is given; list and report are those of the whole, where something refers back too."""
+    for seed in range(_EACH):
+        steps = [*whole(seed), *numbered(seed), *numbered(seed + 1)]
+        history = WRITERS[provider](steps, joined=seed % 2 == 0)
+        repairer, pieces = Repairer(provider), random.Random(seed)
+        at = 0
+        while at < len(history):
+            start, at = at, at + pieces.randint(1, 3)
+            assert repairer.extend(history[start:at]) == repair(history[:at], provider), (
+                f"history {seed}, {at} messages"
+            )
+
+
+def test_both_ways_of_going_on_may_be_mixed() -> None:
+    """A history is handed over whole, then its continuation alone."""
+    history = chat([U(), asks("c1"), R("c1"), A(text="a"), U(), asks("c2"), U("x"), A(text="b"), U("y")])
+    repairer = Repairer("openai")
+    repairer.repair(history[:4])
+    assert repairer.extend(history[4:7]) == repair(history[:7], "openai")
+    assert repairer.repair(history[:8]) == repair(history[:8], "openai")
+    assert repairer.extend(history[8:]) == repair(history, "openai")
 
 
 def test_another_conversation_is_begun_anew() -> None:

@@ -25,7 +25,7 @@ class BlockFormat(ABC):
     model = "assistant"
     joined = True
 
-    def is_divisible(self, work: Work) -> bool:
+    def is_divisible(self, messages: list[Body], settings: Body) -> bool:
         """Always: nothing in a message but the ids of its calls concerns another turn."""
         return True
 

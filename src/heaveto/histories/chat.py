@@ -24,7 +24,7 @@ _FOLLOWS_BRIDGED = grammar(
 class ChatFormat:
     """Reads and writes messages with ``tool_calls`` and the role ``tool``."""
 
-    def is_divisible(self, work: Work) -> bool:
+    def is_divisible(self, messages: list[Body], settings: Body) -> bool:
         """Always: nothing in a message but the ids of its calls concerns another turn."""
         return True
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from heaveto.core.repair import Policy
 from heaveto.core.wire_names import NameRule
@@ -65,17 +65,30 @@ class Glance:
             self.parts.append(range(start, end))
 
 
-def glance(messages: list[dict[str, Any]], look: Look, follows: Grammar, profile: Profile) -> Glance:
-    """Part a history into stretches. The first and the last one are never quiet: a provider wants more of the ends."""
-    found, policy = Glance(), profile.policy
+class Sight(NamedTuple):
+    """What a glance at histories of a provider needs; it remembers the names of tools that it saw."""
+
+    profile: Profile
+    look: Look
+    follows: Grammar
+
+
+def glance(messages: list[dict[str, Any]], sight: Sight, *, is_inner: bool = False) -> Glance:
+    """Part a history into stretches.
+
+    The first and the last one are never quiet, because a provider wants more of both ends. With `is_inner` the messages
+    are some between a user's words and the model's next turn, and no end is seen.
+    """
+    (profile, look, follows), found = sight, Glance()
+    policy = profile.policy
     once = policy.unique_in == "history"
     known: set[str] = set()
     ends = ("words", "results") if profile.within_turns else ("words",)
     calls: list[str] = []
     quiet_calls: list[str] = []
     waiting: list[str] = []
-    before = "unclear"
-    start, is_quiet = 0, False
+    before = "words" if is_inner else "unclear"
+    start, is_quiet = 0, is_inner
     for index, message in enumerate(messages):
         seen = look(message)
         if seen is None:
@@ -94,10 +107,10 @@ def glance(messages: list[dict[str, Any]], look: Look, follows: Grammar, profile
             waiting, is_quiet = _NONE, False
         if kind in _MODELS:
             if before in ends:
-                if is_quiet:
-                    quiet_calls += calls
-                else:
+                if not is_quiet:
                     found.add(start, index)
+                elif calls:
+                    quiet_calls += calls
                 start, is_quiet, calls = index, True, []
             if kind == "calls":
                 waiting = [*waiting, *ids]
@@ -106,7 +119,10 @@ def glance(messages: list[dict[str, Any]], look: Look, follows: Grammar, profile
                     is_quiet = False
                 known.update(ids)
         before = kind
-    found.add(start, len(messages))
+    if not is_inner or not is_quiet or before not in ends or waiting:
+        found.add(start, len(messages))
+    else:
+        quiet_calls += calls
     found.ids, found.calls = set(quiet_calls), len(quiet_calls)
     return found
 

@@ -19,7 +19,7 @@ from heaveto.histories.bedrock import BedrockFormat
 from heaveto.histories.bodies import policy_for, settle_body
 from heaveto.histories.chat import ChatFormat
 from heaveto.histories.gemini import GeminiFormat
-from heaveto.histories.glance import Glance, glance
+from heaveto.histories.glance import Glance, Sight, glance
 from heaveto.histories.profiles import Family, Profile, profile_named
 from heaveto.histories.responses import ResponsesFormat
 from heaveto.histories.work import Body, Format, Work
@@ -154,10 +154,10 @@ def _repaired(
 
 def _in_parts(work: Work, history: list[Body], options: Options) -> Repaired | None:
     """Repair what a glance does not find in order, by itself; None if that would not be the same."""
-    profile, chosen = work.profile, _FORMATS[work.profile.family]
-    if not chosen.is_divisible(work):
+    profile = work.profile
+    if not _FORMATS[profile.family].is_divisible(history, work.settings):
         return None
-    seen = glance(history, chosen.looker(profile), chosen.follows(profile), profile)
+    seen = glance(history, sight_of(profile))
     if not seen.calls:
         return None
     picked = [message for part in seen.parts for message in history[part.start : part.stop]]
@@ -165,8 +165,30 @@ def _in_parts(work: Work, history: list[Body], options: Options) -> Repaired | N
     done = _closely(part, picked, options, Carry())
     if not _is_apart(done, seen):
         return None
-    done.carry.add(Carry(seen.ids, seen.ids, calls=seen.calls))
+    done.carry.add(_carry_of(seen))
     return Repaired(history, [], done.carry) if done.messages is picked else _put_back(history, seen, done)
+
+
+def sight_of(profile: Profile) -> Sight:
+    """Return what a glance at a provider's histories needs."""
+    chosen = _FORMATS[profile.family]
+    return Sight(profile, chosen.looker(profile), chosen.follows(profile))
+
+
+def seen_in_order(part: list[Any], sight: Sight, before: Carry) -> Carry | None:
+    """Glance at what stands between a user's words, or results, and the model's next turn.
+
+    Returns what a continuation must know of it, if a repair would change nothing there, nor before; else None.
+    """
+    if not views.are_dicts(part) or not _FORMATS[sight.profile.family].is_divisible(part, {}):
+        return None
+    seen = glance(part, sight, is_inner=True)
+    is_new = seen.ids.isdisjoint(before.unmatched_ids) and seen.ids.isdisjoint(before.used_ids)
+    return _carry_of(seen) if is_new and not seen.parts else None
+
+
+def _carry_of(seen: Glance) -> Carry:
+    return Carry(seen.ids, seen.ids, calls=seen.calls)
 
 
 def _is_apart(done: Repaired, seen: Glance) -> bool:

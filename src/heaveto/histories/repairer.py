@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from operator import is_
 from typing import Any, Literal
 
@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from heaveto.core.repair import Change, RepairReport
 from heaveto.core.repair.decide import Carry
 from heaveto.core.repair.rules import Why
+from heaveto.errors import InvalidHistoryError
 from heaveto.histories.profiles import profile_named
-from heaveto.histories.repair import Repaired, Results, options_of, repair_messages
+from heaveto.histories.repair import Repaired, Results, options_of, repair_messages, seen_in_order, sight_of
 from heaveto.histories.work import is_body, is_list
 
 _PAIRED_LATER = ("R7", "A18")
@@ -38,59 +39,91 @@ class Repairer:
         results: Results | None = None,
     ) -> None:
         self._profile = profile_named(provider)
+        self._sight = sight_of(self._profile)
         self._options = options_of(texts=texts, orphans=orphans, pending=pending, awaited=awaited, results=results)
+        self._rest: list[Any] = []
+        self._sent: list[Any] = []
         self._forget()
 
     def _forget(self) -> None:
         """What is settled: the messages seen, what they became, and what the rest must know of them."""
         self._seen: list[Any] = []
-        self._settled: list[Any] = []
-        self._changes: list[Change] = []
+        self._changes: tuple[Change, ...] = ()
         self._carry: Carry | None = None
         self._item_ids: set[str] = set()
+        self._settled = 0  # so many messages of `_sent` stay
 
     def repair(self, history: list[Any]) -> tuple[list[Any], RepairReport]:
         """Return the history as the provider takes it, and a report; the input is never changed."""
         if len(self._seen) > len(history) or not all(map(is_, self._seen, history)):
             self._forget()
-        done = self._rest_of(history)
+        self._rest = history[len(self._seen) :]
+        report = self._go_on()
+        return (history if report.is_clean else list(self._sent)), report
+
+    def extend(self, messages: Iterable[Any]) -> tuple[list[Any], RepairReport]:
+        """Put messages behind all that came before; return the whole history as the provider takes it, and a report.
+
+        The same as `repair` of the whole, but nothing old is compared or copied: a call costs what is new, and what
+        came since the model last took its turn. The list is the repairer's own, which grows: it is valid until the
+        next call, and not to be changed. Copy it to keep it.
+
+        Raises:
+            InvalidHistoryError: as `repair` of the whole; the messages stay, so that every later call raises it too.
+        """
+        self._rest = [*self._rest, *messages]
+        report = self._go_on()
+        return self._sent, report
+
+    def _go_on(self) -> RepairReport:
+        """Settle what can be, and repair the rest, or all of it where something refers back."""
+        done = self._repaired_rest()
         if done is None:
+            self._rest = [*self._seen, *self._rest]
             self._forget()
-            done = repair_messages(history, self._profile, self._options)
-        changes = [*self._changes, *_moved(done.changes, len(self._seen))]
-        report = RepairReport(self._profile.name, tuple(changes))
-        return (history if report.is_clean else [*self._settled, *done.messages]), report
+            done = repair_messages(self._rest, self._profile, self._options)
+        self._sent[self._settled :] = done.messages
+        return RepairReport(self._profile.name, self._changes + _moved(done.changes, len(self._seen)))
 
-    def _rest_of(self, history: list[Any]) -> Repaired | None:
-        """Settle what can be, and repair the rest; None if something refers back."""
-        end = self._boundary(history)
-        if end and not self._settle(history[len(self._seen) : end]):
-            return None
-        rest = history[len(self._seen) :]
-        done = repair_messages(rest, self._profile, self._options, before=self._carry)
-        return None if self._refers_back(rest, done) else done
+    def _repaired_rest(self) -> Repaired | None:
+        end = self._boundary()
+        try:
+            if end and not self._settle(end):
+                return None
+            done = repair_messages(self._rest, self._profile, self._options, before=self._carry)
+        except InvalidHistoryError:
+            return None  # it will be raised again, with the place in the whole history
+        return None if self._refers_back(self._rest, done) else done
 
-    def _boundary(self, history: list[Any]) -> int:
-        """Return the last index at which the model speaks after somebody else, behind what was seen; 0 if none."""
-        for index in range(len(history) - 1, len(self._seen), -1):
-            before = history[index - 1]
-            if _is_models(history[index]) and _is_others(before) and (self._profile.within_turns or _is_words(before)):
+    def _boundary(self) -> int:
+        """Return the last index at which the model speaks after somebody else; 0 if none."""
+        rest, within_turns = self._rest, self._profile.within_turns
+        for index in range(len(rest) - 1, 0, -1):
+            before = rest[index - 1]
+            if _is_models(rest[index]) and _is_others(before) and (within_turns or _is_words(before)):
                 return index
         return 0
 
-    def _settle(self, part: list[Any]) -> bool:
+    def _settle(self, end: int) -> bool:
         """Take messages as settled, unless their repair leaves something at the end that a neighbour could change."""
-        done = repair_messages(part, self._profile, self._options, before=self._carry)
+        part = self._rest[:end]
+        done = self._glanced(part) or repair_messages(part, self._profile, self._options, before=self._carry)
         if self._refers_back(part, done):
             return False
         if done.messages and done.messages[-1] is part[-1]:
             self._changes += _moved(done.changes, len(self._seen))
             self._seen += part
-            self._settled += done.messages
+            self._sent[self._settled :] = done.messages
+            self._settled = len(self._sent)
+            self._rest = self._rest[end:]
             self._carry = self._carry or Carry()
             self._carry.add(done.carry)
             self._item_ids |= _item_ids(part)
         return True
+
+    def _glanced(self, part: list[Any]) -> Repaired | None:
+        carry = seen_in_order(part, self._sight, self._carry) if self._carry is not None else None
+        return Repaired(part, [], carry) if carry is not None else None
 
     def _refers_back(self, part: list[Any], done: Repaired) -> bool:
         if self._carry is None:
@@ -100,8 +133,8 @@ class Repairer:
         return done.reaches_back or any(change.rule in _PAIRED_LATER for change in done.changes)
 
 
-def _moved(changes: list[Change], offset: int) -> list[Change]:
-    return [replace(change, index=change.index + offset) for change in changes] if offset else changes
+def _moved(changes: list[Change], offset: int) -> tuple[Change, ...]:
+    return tuple(replace(change, index=change.index + offset) for change in changes)
 
 
 def _item_ids(items: list[Any]) -> set[str]:

@@ -40,10 +40,10 @@ _NO_PICTURE = (
 class ResponsesFormat:
     """Reads and writes input items. What the model says in a row is one turn: reasoning and its calls are a unit."""
 
-    def is_divisible(self, work: Work) -> bool:
+    def is_divisible(self, messages: list[Body], settings: Body) -> bool:
         """Not where an item's id stands twice (R7), nor under a body's settings: items may be stored, or chained."""
-        ids = [item_id for item in work.messages if item and (item_id := text_of(item.get("id")))]
-        return not work.settings and len(set(ids)) == len(ids)
+        ids = [item_id for item in messages if (item_id := text_of(item.get("id")))]
+        return not settings and len(set(ids)) == len(ids)
 
     def looker(self, profile: Profile) -> Look:
         """Return what tells what an item plainly is."""

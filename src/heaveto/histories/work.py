@@ -85,7 +85,7 @@ class Work:
 class Format(Protocol):
     """How one family of formats is read and written. Stateless."""
 
-    def is_divisible(self, work: Work) -> bool:
+    def is_divisible(self, messages: list[Body], settings: Body) -> bool:
         """Whether parts of the history may be looked at by themselves."""
         ...
 
