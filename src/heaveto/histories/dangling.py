@@ -8,6 +8,8 @@ from heaveto.core.repair import Call, Made, Options, Result, decide
 from heaveto.core.repair.steps import Place
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.gemini import GeminiFormat
+from heaveto.histories.glance import SAID, WORDS, Seen, Sight, glance
+from heaveto.histories.parts import Repaired, is_apart, put_back
 from heaveto.histories.profiles import profile_named
 from heaveto.histories.work import Body, Work, is_body, text_of
 
@@ -25,41 +27,51 @@ def repair_dangling_tool_calls(contents: list[Any]) -> int:
     Raises:
         InvalidHistoryError: something in the list is no content.
     """
-    if not any(map(is_body, contents)) and _are_in_order(contents):
-        return 0
-    views = [_view(index, content) for index, content in enumerate(contents)]
     form = _ContentsFormat(contents)
+    seen = glance(contents, Sight(_PROFILE, _look, form.follows(_PROFILE)))
+    done = _closely(form, seen.pick(contents))
+    done = put_back(contents, seen, done) if is_apart(done, seen) else _closely(form, contents)
+    if done.changes:
+        contents[:] = done.messages
+    return sum(change.action == "answered" for change in done.changes)
+
+
+def _closely(form: _ContentsFormat, contents: list[Any]) -> Repaired:
+    views = [_view(index, content) for index, content in enumerate(contents)]
     work = Work(_PROFILE, list(views), {}, origins=range(len(views)))
     work.snake_case = any("function_call" in part for view in views for part in view["parts"] if is_body(part))
     decision = decide(form.read(work), _PROFILE.policy, Options())
     if not decision.plan.is_empty:
         form.apply(work, decision.plan)
     form.arrange(work)
-    if decision.changes or work.changes:
-        originals = {id(view): content for view, content in zip(views, contents, strict=True)}
-        contents[:] = [originals.get(id(view)) or form.content(view) for _, view in work.placed()]
-    return sum(change.action == "answered" for change in decision.changes)
+    work.changes += decision.changes
+    if not work.changes:
+        return Repaired(contents, [], decision.carry)
+    originals = {id(view): content for view, content in zip(views, contents, strict=True)}
+    there = work.placed()
+    messages = [originals.get(id(view)) or form.content(view) for _, view in there]
+    return Repaired(messages, work.changes, decision.carry, origins=[origin for origin, _ in there])
 
 
-def _are_in_order(contents: list[Any]) -> bool:
-    """Whether each call has its response at once, in order, and nothing else is wrong: the usual and quick case."""
-    asked: list[tuple[str | None, str | None]] = []
-    before = "start"
-    for content in contents:
-        calls: list[tuple[str | None, str | None]] = []
-        answers: list[tuple[str | None, str | None]] = []
-        parts: list[Any] = getattr(content, "parts", None) or []
-        for part in parts:
-            if (call := part.function_call) is not None:
-                calls.append((call.id, call.name))
-            elif (response := part.function_response) is not None:
-                answers.append((response.id, response.name))
-        if asked != answers or (answers and len(answers) != len(parts)):
-            return False
-        if calls and (content.role != "model" or before in ("start", "model") or len(set(calls)) != len(calls)):
-            return False
-        asked, before = calls, content.role
-    return not asked and bool(contents)
+def _look(content: Any) -> Seen | None:
+    """Tell what a content of the SDK plainly is. Dicts are looked at closely."""
+    parts: list[Any] | None = getattr(content, "parts", None)
+    if is_body(content) or parts is None:
+        return None
+    is_model = content.role == "model"
+    ids: list[str] = []
+    for part in parts:
+        if is_body(part):
+            return None
+        call, result = part.function_call, part.function_response
+        held = call if is_model else result
+        if held is not None and held.name:
+            ids.append(held.id or f"\0{held.name}")
+        elif call is not None or result is not None:
+            return None
+    if not ids:
+        return SAID if is_model else WORDS
+    return ("calls", ids) if is_model else ("results", ids) if len(ids) == len(parts) else None
 
 
 def _view(index: int, content: Any) -> Body:

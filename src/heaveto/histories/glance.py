@@ -57,6 +57,10 @@ class Glance:
     ids: set[str] = field(default_factory=set[str])
     calls: int = 0
 
+    def pick(self, messages: list[Any]) -> list[Any]:
+        """Return the messages of the parts."""
+        return [message for part in self.parts for message in messages[part.start : part.stop]]
+
     def add(self, start: int, end: int) -> None:
         """Take note of a part."""
         if self.parts and self.parts[-1].stop == start:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
-from msgspec.structs import replace
-
-from heaveto.core.repair import Change, Options, RepairReport, decide
+from heaveto.core.repair import Options, RepairReport, decide
 from heaveto.core.repair.decide import Carry
 from heaveto.core.repair.rules import Why, no_results
 from heaveto.errors import InvalidHistoryError
@@ -19,7 +16,8 @@ from heaveto.histories.bedrock import BedrockFormat
 from heaveto.histories.bodies import policy_for, settle_body
 from heaveto.histories.chat import ChatFormat
 from heaveto.histories.gemini import GeminiFormat
-from heaveto.histories.glance import Glance, Sight, glance
+from heaveto.histories.glance import Sight, glance
+from heaveto.histories.parts import Repaired, carry_of, is_apart, put_back
 from heaveto.histories.profiles import Family, Profile, profile_named
 from heaveto.histories.responses import ResponsesFormat
 from heaveto.histories.work import Body, Format, Work
@@ -101,20 +99,6 @@ def _known(results: Results | None) -> Callable[[str], Json]:
     return known.get
 
 
-@dataclass(slots=True)
-class Repaired:
-    """A repaired list; `reaches_back` tells that it cannot stand behind what `before` described.
-
-    `origins` has, where something was changed, the index in the input at or behind which each message stands.
-    """
-
-    messages: list[Any]
-    changes: list[Change]
-    carry: Carry
-    reaches_back: bool = False
-    origins: Sequence[int] = ()
-
-
 def repair_messages(
     history: list[Any],
     profile: Profile,
@@ -160,13 +144,10 @@ def _in_parts(work: Work, history: list[Body], options: Options) -> Repaired | N
     seen = glance(history, sight_of(profile))
     if not seen.calls:
         return None
-    picked = [message for part in seen.parts for message in history[part.start : part.stop]]
+    picked = seen.pick(history)
     part = Work(profile, list(picked), work.settings, origins=range(len(picked)))
     done = _closely(part, picked, options, Carry())
-    if not _is_apart(done, seen):
-        return None
-    done.carry.add(_carry_of(seen))
-    return Repaired(history, [], done.carry) if done.messages is picked else _put_back(history, seen, done)
+    return put_back(history, seen, done) if is_apart(done, seen) else None
 
 
 def sight_of(profile: Profile) -> Sight:
@@ -184,34 +165,7 @@ def seen_in_order(part: list[Any], sight: Sight, before: Carry) -> Carry | None:
         return None
     seen = glance(part, sight, is_inner=True)
     is_new = seen.ids.isdisjoint(before.unmatched_ids) and seen.ids.isdisjoint(before.used_ids)
-    return _carry_of(seen) if is_new and not seen.parts else None
-
-
-def _carry_of(seen: Glance) -> Carry:
-    return Carry(seen.ids, seen.ids, calls=seen.calls)
-
-
-def _is_apart(done: Repaired, seen: Glance) -> bool:
-    """Whether what was repaired has no id of the rest, and none that counts all calls of a history."""
-    carry = done.carry
-    is_counted = any(change.action == "renamed" and not change.call_id for change in done.changes)
-    ids = (carry.call_ids, carry.unmatched_ids, carry.used_ids)
-    return not is_counted and all(seen.ids.isdisjoint(some) for some in ids)
-
-
-def _put_back(history: list[Body], seen: Glance, done: Repaired) -> Repaired:
-    """Put the repaired parts in the place of what they were."""
-    places = [index for part in seen.parts for index in part]
-    messages: list[Body] = []
-    at = done_to = 0
-    for part in seen.parts:
-        messages += history[at : part.start]
-        at = part.stop
-        while done_to < len(done.origins) and places[done.origins[done_to]] < at:
-            messages.append(done.messages[done_to])
-            done_to += 1
-    changes = [replace(change, index=places[change.index]) for change in done.changes]
-    return Repaired([*messages, *history[at:]], changes, done.carry)
+    return carry_of(seen) if is_new and not seen.parts else None
 
 
 def _closely(work: Work, history: list[Body], options: Options, before: Carry) -> Repaired:

@@ -12,8 +12,9 @@ from heaveto.core.repair import Change, RepairReport
 from heaveto.core.repair.decide import Carry
 from heaveto.core.repair.rules import Why
 from heaveto.errors import InvalidHistoryError
+from heaveto.histories.parts import Repaired
 from heaveto.histories.profiles import profile_named
-from heaveto.histories.repair import Repaired, Results, options_of, repair_messages, seen_in_order, sight_of
+from heaveto.histories.repair import Results, options_of, repair_messages, seen_in_order, sight_of
 from heaveto.histories.work import is_body, is_list
 
 _PAIRED_LATER = ("R7", "A18")
