@@ -7,11 +7,10 @@ from typing import cast
 from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
+from heaveto.core.wire_kinds import THINKING
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
-from heaveto.histories.server_tools import drop_unpaired
+from heaveto.histories.server_tools import drop_unpaired, is_own
 from heaveto.histories.work import Body, Work, as_object, json_words, objects_at, text_of, texts_of, words_of
-
-THINKING = ("thinking", "redacted_thinking")
 
 
 class AnthropicFormat(BlockFormat):
@@ -29,7 +28,7 @@ class AnthropicFormat(BlockFormat):
                     work.report("A9", index, "dropped", "it had no content")
                 continue
             blocks = objects_at(content, index, "content")
-            own_tools = own_tools or any(_is_own_tool(block) for block in blocks)
+            own_tools = own_tools or any(map(is_own, blocks))
             kept = self._clean_blocks(work, index, message.get("role") == "assistant", blocks)
             if not kept:
                 work.messages[index] = None
@@ -107,11 +106,6 @@ class AnthropicFormat(BlockFormat):
 
 def _is_result(block: Body) -> bool:
     return block.get("type") == "tool_result"
-
-
-def _is_own_tool(block: Body) -> bool:
-    kind = text_of(block.get("type"))
-    return kind.endswith("_tool_result") or kind in ("server_tool_use", "mcp_tool_use")
 
 
 def _clean_call(work: Work, index: int, block: Body) -> Body:

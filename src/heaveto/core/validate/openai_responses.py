@@ -16,6 +16,7 @@ from heaveto.core.validate.responses_dialect import (
 )
 from heaveto.core.validate.responses_state import reasoning_violation, state_violation
 from heaveto.core.validate.violation import Body, Violation, fields, is_objects, objects, repeated, text
+from heaveto.core.wire_kinds import LOCAL_SHELL_OUTPUT
 
 _ID = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _ID_LENGTH = 64
@@ -92,7 +93,7 @@ def _id_violation(where: str, item: Body, dialect: Dialect) -> Violation | None:
 
 
 def _duplicate_violation(items: list[Body], dialect: Dialect) -> Violation | None:
-    ids = [text(item.get("id")) for item in items if item.get("id") and kind_of(item) != "local_shell_call_output"]
+    ids = [text(item.get("id")) for item in items if item.get("id") and kind_of(item) != LOCAL_SHELL_OUTPUT]
     twice = repeated(ids)
     if twice is None:
         return None

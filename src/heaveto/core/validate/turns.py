@@ -6,9 +6,6 @@ import msgspec
 
 from heaveto.core.validate.violation import Body, Violation, objects, text
 
-THINKING = ("thinking", "redacted_thinking")
-SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
-
 
 class Block(msgspec.Struct, frozen=True):
     """A block with where it stands: number of its message, index in it."""
