@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from heaveto.core.validate.turns import Block, Turn, blocks_of, rejected
+from heaveto.core.validate.anthropic_turns import Block, Turn, blocks_of, rejected
 from heaveto.core.validate.violation import Body, Violation, is_objects, objects, text
 from heaveto.core.wire_kinds import THINKING
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from heaveto.core.validate.turns import Block, Turn, rejected
+from heaveto.core.validate.anthropic_turns import Block, Turn, rejected
 from heaveto.core.validate.violation import Body, Violation, fields, text
 from heaveto.core.wire_kinds import SERVER_CALLS, THINKING
 

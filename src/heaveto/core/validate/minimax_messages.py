@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from heaveto.core.validate import openai_chat
+from heaveto.core.validate.anthropic_turns import blocks_of
 from heaveto.core.validate.chat_dialect import Breach
 from heaveto.core.validate.chat_dialects import MINIMAX_ANTHROPIC
-from heaveto.core.validate.turns import blocks_of
 from heaveto.core.validate.violation import Body, Violation, objects
 
 
