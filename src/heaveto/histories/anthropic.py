@@ -121,7 +121,7 @@ def _is_fine(work: Work, block: Body, is_model: bool) -> bool:
         return type(words) is str and words != "" and not words.isspace()
     if kind == "tool_use":
         name = block.get("name")
-        return is_model and type(block.get("input")) is dict and work.names.get(cast("str", name)) == name
+        return is_model and type(block.get("input")) is dict and type(name) is str and work.names.get(name) == name
     return kind == "tool_result" and not block.get("is_error")
 
 

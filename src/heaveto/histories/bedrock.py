@@ -127,11 +127,11 @@ def _is_fine(work: Work, block: Body) -> bool:
     if words is not None:
         return type(words) is str and words != "" and not words.isspace()
     call = block.get("toolUse")
-    if call is not None:
+    if is_body(call):
         name = call.get("name")
-        return type(call.get("input")) is dict and work.names.get(name) == name
+        return type(call.get("input")) is dict and type(name) is str and work.names.get(name) == name
     result = block.get("toolResult")
-    return result is not None and bool(result.get("content"))
+    return is_body(result) and bool(result.get("content"))
 
 
 def _held(block: Body, key: str) -> Body:

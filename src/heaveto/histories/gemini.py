@@ -205,12 +205,12 @@ def _held(part: Body, key: str) -> Body:
 
 def _is_fine(work: Work, part: Body, role: str) -> bool:
     """Whether there is certainly nothing to see to: the usual case, and the fast one."""
-    if part.get("text"):
+    if type(part.get("text")) is str and part["text"]:
         return True
     call = part.get("functionCall")
-    if call is not None and role == "model":
+    if is_body(call) and role == "model":
         name = call.get("name")
-        return type(call.get("args")) is dict and bool(name) and work.names.get(name) == name
+        return type(call.get("args")) is dict and type(name) is str and work.names.get(name) == name
     return False
 
 
