@@ -11,6 +11,7 @@ import msgspec
 from heaveto.core.request import ModelRequest, Profile
 from heaveto.events.contents import Json, Part
 from heaveto.events.records import Usage
+from heaveto.models.prices import Prices
 
 
 class TextChunk(msgspec.Struct, frozen=True):
@@ -93,6 +94,7 @@ class Model(ABC):
 
     name: str
     profile: Profile
+    prices: Prices | None = None
 
     @abstractmethod
     def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
@@ -100,7 +102,7 @@ class Model(ABC):
 
     def priced(self, usage: Usage) -> Usage:
         """Return the usage with its cost, where the prices are known; for the estimate of a cut stream too (F126)."""
-        return usage
+        return usage if self.prices is None else self.prices.priced(usage)
 
     async def aclose(self) -> None:
         """Close what the model holds open between requests. Idempotent."""
