@@ -86,10 +86,8 @@ class ChatAnswerReader:
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    prompt, completion = (
-        as_object(usage.get("prompt_tokens_details")),
-        as_object(usage.get("completion_tokens_details")),
-    )
+    prompt = as_object(usage.get("prompt_tokens_details"))
+    completion = as_object(usage.get("completion_tokens_details"))
     return Usage(
         input_tokens=as_count(usage.get("prompt_tokens")),
         output_tokens=as_count(usage.get("completion_tokens")),

@@ -171,9 +171,8 @@ class ResponsesAnswerReader:
         return [] if streamed else [TextChunk(text) for text in texts if text]
 
     def _reasoning(self, item: dict[str, Any]) -> list[Chunk]:
-        texts = [
-            as_text(part.get("text")) for part in (*as_objects(item.get("summary")), *as_objects(item.get("content")))
-        ]
+        told = (*as_objects(item.get("summary")), *as_objects(item.get("content")))
+        texts = [as_text(part.get("text")) for part in told]
         signature = as_text(item.get("encrypted_content")) or None
         words = _BETWEEN_SUMMARIES.join(text for text in texts if text)
         if not words and signature is None:
