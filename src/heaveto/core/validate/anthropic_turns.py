@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from heaveto.core.validate.violation import Body, Violation, objects, text
+from heaveto.core.json_values import Body, objects, text
+from heaveto.core.validate.violation import Violation
 
 
 class Block(msgspec.Struct, frozen=True):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from heaveto.core.validate.violation import Body, Violation, text
+from heaveto.core.json_values import Body, text
+from heaveto.core.validate.violation import Violation
 from heaveto.core.wire_kinds import LOCAL_SHELL_OUTPUT, OUTPUT_OF
 
 

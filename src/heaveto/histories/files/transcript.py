@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from heaveto.core.validate.violation import text
+from heaveto.core.json_values import text
 from heaveto.histories.files.align import Out, aligned, woven
 from heaveto.histories.files.damage import Damage, decoded, encoded
 from heaveto.histories.files.json_text import Object
