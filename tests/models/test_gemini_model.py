@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -14,7 +12,7 @@ from tests.models.raw_server import HEAD, RawServer, chunk, event, events, whole
 
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn
-from heaveto.errors import MissingExtraError, ModelError
+from heaveto.errors import ModelError
 from heaveto.events.contents import FunctionCall, FunctionResponse, Text
 from heaveto.events.records import Usage
 from heaveto.ids import SystemIds
@@ -336,23 +334,6 @@ async def test_missing_credentials_are_a_final_error(monkeypatch: pytest.MonkeyP
     with pytest.raises(ModelError, match=r"API key|credentials") as error:
         await ask(Gemini("gemini-3-pro", **options))
     assert not error.value.retryable
-
-
-def test_the_sdk_is_not_imported_before_it_is_needed() -> None:
-    """It takes a second, which neither a command line nor an event loop should wait for."""
-    program = (
-        "import sys, heaveto.models.gemini as m; m.Gemini('m');"
-        "assert not {'google.genai', 'httpx', 'starlette', 'uvicorn'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
-async def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error tells what to install."""
-    monkeypatch.setitem(sys.modules, "google.genai", None)
-    monkeypatch.delattr("google.genai", raising=False)
-    with pytest.raises(MissingExtraError, match=r"pip install 'heaveto\[google\]'"):
-        await ask(Gemini("gemini-3-pro", api_key="k"))
 
 
 async def test_a_conversation_with_calls_keeps_the_rules_of_gemini_3() -> None:

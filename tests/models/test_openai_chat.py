@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import subprocess
-import sys
 import time
 from typing import Any
 
 import pytest
 
 from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn
-from heaveto.errors import MissingExtraError, ModelError
+from heaveto.errors import ModelError
 from heaveto.events.contents import FunctionCall, FunctionResponse, Text, Thought
 from heaveto.events.records import Usage
 from heaveto.ids import SystemIds
@@ -265,22 +263,6 @@ def test_unknown_fields_are_kept() -> None:
     assert isinstance(chunk, CallChunk) and chunk.data == {"sig": "s"}
     (end,) = reader.end()
     assert end.data == {"id": "1", "details": ["a", "b"]}  # type: ignore[union-attr]
-
-
-def test_the_sdk_is_not_imported_before_it_is_needed() -> None:
-    """It takes a second, which neither a command line nor an event loop should wait for."""
-    program = (
-        "import sys, heaveto.models.openai_chat as m; m.OpenAIChat('m');"
-        "assert not {'openai', 'httpx2', 'starlette', 'uvicorn'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
-async def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error tells what to install."""
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'heaveto\[openai\]'"):
-        await ask(OpenAIChat("m", api_key="k"))
 
 
 async def test_a_missing_key_is_a_final_error(monkeypatch: pytest.MonkeyPatch) -> None:

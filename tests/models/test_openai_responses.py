@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn
-from heaveto.errors import MissingExtraError, ModelError
+from heaveto.errors import ModelError
 from heaveto.events.contents import FunctionCall, FunctionResponse, Opaque, Text, Thought
 from heaveto.events.records import Usage
 from heaveto.ids import SystemIds
@@ -204,19 +202,3 @@ async def test_an_own_client_is_used_and_left_open() -> None:
         assert (await ask(model)).parts == (Text(text="a"),)
         assert emulator.exchanges[1].headers["api-key"] == "k"
         await client.close()
-
-
-async def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error tells what to install."""
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtraError, match=r"OpenAIResponses.*pip install 'heaveto\[openai\]'"):
-        await ask(OpenAIResponses("m", api_key="k"))
-
-
-def test_the_sdk_is_not_imported_before_it_is_needed() -> None:
-    """It takes a second, which neither a command line nor an event loop should wait for."""
-    program = (
-        "import sys, heaveto.models.openai_responses as m; m.OpenAIResponses('m');"
-        "assert not {'openai', 'httpx2', 'starlette', 'uvicorn'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
