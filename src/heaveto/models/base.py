@@ -89,7 +89,8 @@ class Model(ABC):
     path, and cancels that task to stop: an implementation holds its connection in ``async with`` inside the generator,
     so that closing it, before the first byte as well as in mid-stream, closes the socket (F51). Nothing is read on
     behind a stop for the sake of the true count (F149, ADR 0019). It must not retry: the runtime owns retries. Errors
-    are raised as `ModelError`, with `retryable` set where trying again may help.
+    are raised as `ModelError`, with `retryable` set where trying again may help. `prices`, if there are any, are what
+    `priced` goes by.
     """
 
     name: str
