@@ -32,8 +32,9 @@ from heaveto.errors import ConfigError, MissingExtraError, ModelError
 from heaveto.events.contents import Json
 from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
+from heaveto.models.httpx_stream import opened
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import SdkClient, mapped, priced_chunk, retry_after_seconds
+from heaveto.models.sdk import SdkClient, mapped, priced_chunk, retry_after_seconds, unreadable
 from heaveto.models.wire.gemini import GeminiEncoder
 from heaveto.models.wire.gemini_answer import GeminiAnswerReader
 from heaveto.models.wire.gemini_errors import refusal
@@ -137,7 +138,7 @@ class Gemini(Model):
         """Send a request and give its answer, refusals raised; the socket is closed on every way out."""
         url = _streaming(head.url) if self._stream else head.url
         headers = {name: value for name, value in head.headers.items() if name not in _SENT_BY_SDK}
-        async with http.stream("POST", url, content=body, headers=headers) as response:
+        async with opened(http, http.build_request("POST", url, content=body, headers=headers)) as response:
             if response.status_code != 200:
                 wish = retry_after_seconds(response.headers, self._clock)
                 raise refusal(_decoded(await response.aread()), status=response.status_code, retry_after_seconds=wish)
@@ -274,7 +275,7 @@ def _decoded(body: bytes) -> object:
 def _mapped(reader: GeminiAnswerReader) -> Generator[None, None, None]:
     import httpx
 
-    with mapped((httpx.HTTPError, UnicodeDecodeError), _model_error, reader):
+    with mapped((httpx.HTTPError,), _model_error, reader):
         yield
 
 
@@ -285,4 +286,4 @@ def _model_error(error: Exception) -> ModelError:
         return ModelError(
             f"{type(error).__name__}: {error}", retryable=not isinstance(error, httpx.UnsupportedProtocol)
         )
-    return ModelError(f"the server sent an event that is not JSON: {error}", retryable=True)
+    return unreadable(error)

@@ -16,7 +16,7 @@ from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
 from heaveto.models.openai_sdk import openai_client, openai_errors
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import as_json, priced_chunk
+from heaveto.models.sdk import as_json, priced_chunk, received, refuse_error
 from heaveto.models.wire.openai_chat import OpenAIChatEncoder
 from heaveto.models.wire.openai_chat_answer import ChatAnswerReader
 
@@ -76,11 +76,13 @@ class OpenAIChat(Model):
         with openai_errors(self._clock, reader):
             if self._stream:
                 async with _opened(client, body) as events:
-                    async for event in events:
+                    async for event in received(events):
+                        refuse_error(event)
                         for chunk in reader.feed(event):
                             yield priced_chunk(self, chunk)
             else:
                 answer: object = await client.post(_PATH, cast_to=object, **_sent(client, body))
+                refuse_error(answer)
                 for chunk in reader.feed(answer):
                     yield priced_chunk(self, chunk)
         for chunk in reader.end():

@@ -21,9 +21,10 @@ from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
 from heaveto.models.openai_sdk import openai_client, openai_errors
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import as_json, priced_chunk
+from heaveto.models.sdk import as_json, priced_chunk, received, refuse_error
 from heaveto.models.wire.openai_responses import OpenAIResponsesEncoder
 from heaveto.models.wire.openai_responses_answer import ResponsesAnswerReader
+from heaveto.models.wire.reading import as_object
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, AsyncStream
@@ -160,13 +161,15 @@ class OpenAIResponses(Model):
         with openai_errors(self._clock, reader):
             if self._stream:
                 async with _opened(client, body) as events:
-                    async for event in events:
+                    async for event in received(events):
+                        _refuse(event)
                         for chunk in reader.feed(event):
                             yield chunk
                         if reader.failure is not None:
                             break
             else:
                 answer: object = await client.post(_PATH, cast_to=object, **as_json(body))
+                _refuse(answer)
                 for chunk in reader.feed(answer):
                     yield chunk
         if reader.failure is not None:
@@ -188,6 +191,12 @@ def _check(request: ModelRequest) -> None:
     wrong = [name for name in _OURS if name in request.generation.extra]
     if wrong:
         raise ModelError(f"Generation.extra must not set {', '.join(wrong)}: what is sent is the session's log")
+
+
+def _refuse(event: object) -> None:
+    """A response has its error in itself, with its items and its usage; anything else with an error is only that."""
+    if as_object(event).get("object") != "response":
+        refuse_error(event)
 
 
 @asynccontextmanager

@@ -45,9 +45,11 @@ def openai_client(
 @contextmanager
 def openai_errors(clock: Clock, reader: AnswerReader) -> Generator[None, None, None]:
     """Raise the SDK's errors as ours."""
+    import httpx2
     import openai
 
-    with mapped((openai.OpenAIError,), lambda error: _model_error(error, clock), reader):
+    # While it reads the body of a refusal the SDK lets the errors of its HTTP library through.
+    with mapped((openai.OpenAIError, httpx2.HTTPError), lambda error: _model_error(error, clock), reader):
         yield
 
 
