@@ -13,7 +13,7 @@ from tests.models.raw_server import HEAD, RawServer, Step, chunk, whole
 
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.request import ModelRequest
-from heaveto.errors import ModelError
+from heaveto.errors import ConfigError, ModelError
 from heaveto.events.contents import Opaque, Part, ProviderCall, Text, Thought
 from heaveto.events.records import Message, RunEnded, Usage
 from heaveto.ids import SystemIds
@@ -21,6 +21,7 @@ from heaveto.models.anthropic_messages import AnthropicMessages
 from heaveto.models.assemble import Assembled, Assembler
 from heaveto.models.base import EndChunk, Model, PartChunk
 from heaveto.models.gemini import Gemini
+from heaveto.models.litellm import LiteLLM
 from heaveto.models.openai_chat import OpenAIChat
 from heaveto.models.openai_responses import OpenAIResponses
 from heaveto.models.sdk import retry_after_seconds
@@ -189,6 +190,30 @@ def test_no_wish_to_wait_breaks_the_error(wish: str) -> None:
     """Whatever stands in the header, it is a number of seconds that is not negative, or none."""
     seconds = retry_after_seconds({"retry-after": wish}, FakeClock())
     assert seconds is None or seconds >= 0
+
+
+# --- what the user got wrong ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "base_url", ["localhost:11434/v1", "", "ftp://x/", "http://", "http://[::x", "http://x:99999", "http://x\0", "x"]
+)
+@pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses, AnthropicMessages, Gemini, LiteLLM])
+def test_an_address_that_is_none_is_refused_where_it_is_given(kind: Any, base_url: str) -> None:
+    """Each SDK has an error of its own for it, at the first request, and some call it one that may pass."""
+    with pytest.raises(ConfigError, match="base_url"):
+        kind("m", base_url=base_url)
+
+
+@pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
+async def test_a_key_that_http_cannot_say_is_a_final_error(kind: Any) -> None:
+    """It is the request that cannot be sent, and asking again does not help."""
+    model = kind("m", base_url="http://127.0.0.1:1", api_key="schlüssel")
+    with pytest.raises(ModelError, match="cannot be sent") as caught:
+        async for _ in model.generate(ASK):
+            pass
+    assert not caught.value.retryable
+    await model.aclose()
 
 
 # --- what no log can hold ---------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from heaveto.models.sdk import (
     STATUS_OF,
     SdkClient,
     as_json,
+    checked_address,
     is_retryable,
     mapped,
     model_error,
@@ -83,7 +84,8 @@ class AnthropicMessages(Model):
     ) -> None:
         self.name = model
         self.profile = Profile(name=provider)
-        self._api_key, self._base_url, self._timeout_seconds = api_key, base_url, timeout_seconds
+        self._api_key, self._base_url = api_key, checked_address(base_url)
+        self._timeout_seconds = timeout_seconds
         self._prices, self._stream, self._provider = prices, stream, provider
         self._clock = clock or SystemClock()
         self._encoder = AnthropicEncoder(

@@ -34,7 +34,7 @@ from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
 from heaveto.models.httpx_stream import opened
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import SdkClient, mapped, priced_chunk, retry_after_seconds, unreadable
+from heaveto.models.sdk import SdkClient, checked_address, mapped, priced_chunk, retry_after_seconds, unreadable
 from heaveto.models.wire.gemini import GeminiEncoder
 from heaveto.models.wire.gemini_answer import GeminiAnswerReader
 from heaveto.models.wire.gemini_errors import refusal
@@ -93,7 +93,8 @@ class Gemini(Model):
     ) -> None:
         self.name = model
         self.profile = Profile(name=provider)
-        self._api_key, self._base_url, self._project, self._location = api_key, base_url, project, location
+        self._api_key, self._base_url = api_key, checked_address(base_url)
+        self._project, self._location = project, location
         self._client_options, self._timeout_seconds = client_options, timeout_seconds
         self._prices, self._stream = prices, stream
         self._clock = clock or SystemClock()

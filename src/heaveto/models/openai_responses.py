@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,15 +19,15 @@ from heaveto.errors import ModelError
 from heaveto.events.contents import Json
 from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
-from heaveto.models.openai_sdk import openai_client, openai_errors
+from heaveto.models.openai_sdk import openai_client, openai_errors, opened
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import as_json, priced_chunk, received, refuse_error
+from heaveto.models.sdk import as_json, priced_chunk, refuse_error
 from heaveto.models.wire.openai_responses import OpenAIResponsesEncoder
 from heaveto.models.wire.openai_responses_answer import ResponsesAnswerReader
 from heaveto.models.wire.reading import as_object
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI, AsyncStream
+    from openai import AsyncOpenAI
 
 logger = logging.getLogger("heaveto")
 
@@ -160,8 +160,8 @@ class OpenAIResponses(Model):
         reader = ResponsesAnswerReader(provider=self.profile.name, held=manner.held is not None)
         with openai_errors(self._clock, reader):
             if self._stream:
-                async with _opened(client, body) as events:
-                    async for event in received(events):
+                async with opened(client, _PATH, as_json(body)) as events:
+                    async for event in events:
                         _refuse(event)
                         for chunk in reader.feed(event):
                             yield chunk
@@ -197,14 +197,3 @@ def _refuse(event: object) -> None:
     """A response has its error in itself, with its items and its usage; anything else with an error is only that."""
     if as_object(event).get("object") != "response":
         refuse_error(event)
-
-
-@asynccontextmanager
-async def _opened(client: AsyncOpenAI, body: bytes) -> AsyncGenerator[AsyncStream[object], None]:
-    """Ask for a stream, and close its socket on every way out."""
-    from openai import AsyncStream
-
-    asked = as_json(body)
-    stream = await client.post(_PATH, cast_to=object, stream=True, stream_cls=AsyncStream[object], **asked)
-    async with stream:
-        yield stream

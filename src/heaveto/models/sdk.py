@@ -13,11 +13,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mappi
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
 from heaveto.clock import Clock
-from heaveto.errors import ModelError
+from heaveto.errors import ConfigError, ModelError
 from heaveto.models.base import Chunk, Model, UsageChunk
 from heaveto.models.wire.reading import as_object, as_text
 
@@ -168,8 +169,29 @@ async def received(events: Any) -> AsyncIterator[object]:
 
 
 def unreadable(error: Exception) -> ModelError:
-    """Return the error of an answer that is no JSON."""
+    """Return the error of an answer that is no JSON, or of a request that HTTP cannot say: a key with umlauts."""
+    if isinstance(error, UnicodeEncodeError):
+        return ModelError(f"the request cannot be sent: {error}")
     return ModelError(f"the server sent what is not JSON: {error}", retryable=True)
+
+
+def checked_address(base_url: str | None) -> str | None:
+    """Return the address of a server as it is.
+
+    Raises:
+        ConfigError: it is none that can be asked.
+    """
+    if base_url is None:
+        return None
+    try:
+        parts = urlsplit(base_url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and base_url.isprintable()
+        port = parts.port
+    except ValueError:
+        is_address, port = False, None
+    if not is_address or port == 0:
+        raise ConfigError(f"base_url {base_url!r} is no address: give one such as http://localhost:11434/v1")
+    return base_url
 
 
 def as_json(body: object) -> dict[str, Any]:
