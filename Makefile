@@ -5,13 +5,18 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo test quick check format bench clean
+# The oldest google-adk that the extra [adk] takes, tested in an environment of its own.
+ADK_OLDEST := $(shell sed -n 's/.*"google-adk>=\([0-9.]*\),.*/\1/p' pyproject.toml)
+ADK_BIN := .venv-adk-oldest/bin
+
+.PHONY: help demo test quick test-adk-oldest check format bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo     set up, then watch runs being stopped and killed, and sessions go on; no key needed"
 	@echo "make test     set up, then run all tests (options: make test ARGS='-k name -x')"
 	@echo "make quick    the tests without the slow ones"
+	@echo "make test-adk-oldest   tests/adk with the oldest google-adk that is supported"
 	@echo "make check    format, lint, types, imports; changes nothing"
 	@echo "make format   format and fix what can be fixed"
 	@echo "make bench    measure; every figure beside one to compare it with"
@@ -36,6 +41,16 @@ test: .venv/dev.stamp
 quick: .venv/dev.stamp
 	$(BIN)/pytest -m "not slow" $(ARGS)
 
+.venv-adk-oldest/$(ADK_OLDEST).stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m venv --clear .venv-adk-oldest
+	$(ADK_BIN)/pip install --quiet --editable '.[anthropic]' google-adk==$(ADK_OLDEST) \
+		hypothesis pytest pytest-asyncio pytest-randomly pytest-timeout
+	@touch $@
+
+# Old packages warn of newer Pythons and of each other: warnings are no errors here.
+test-adk-oldest: .venv-adk-oldest/$(ADK_OLDEST).stamp
+	$(ADK_BIN)/pytest -W default tests/adk $(ARGS)
+
 check: .venv/dev.stamp
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -54,4 +69,4 @@ bench: .venv/demo.stamp
 	done
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache benchmarks/.peers-venv
+	rm -rf .venv .venv-adk-oldest .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache benchmarks/.peers-venv

@@ -39,7 +39,7 @@ def test_help_loads_no_command() -> None:
     assert heavy & set(loaded) == set()
 
 
-@pytest.mark.parametrize("name", ["demo", "emulate", "run", "sessions", "log", "stop", "erase", "doctor"])
+@pytest.mark.parametrize("name", ["demo", "emulate", "run", "sessions", "log", "stop", "erase", "repair", "doctor"])
 def test_each_command_is_listed_and_has_help(name: str) -> None:
     """The list knows every command, and each one explains itself."""
     runner = CliRunner()

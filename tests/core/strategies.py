@@ -71,7 +71,12 @@ def signed_thought(provider: str, text: str) -> Thought:
 
 
 def searched(provider: str, call_id: str, *, answered: bool) -> tuple[Part, ...]:
-    """A search that the provider made itself."""
+    """A search that the provider made itself, as it sends one."""
+    if provider == "gemini":
+        call: dict[str, Any] = {"toolCall": {"id": call_id, "toolType": "GOOGLE_SEARCH_WEB", "args": {}}}
+        made = ProviderCall(id=call_id, name="search", provider=provider, data=call)
+        back: dict[str, Any] = {"toolResponse": {"id": call_id, "toolType": "GOOGLE_SEARCH_WEB", "response": {}}}
+        return (made, ProviderResult(id=call_id, provider=provider, data=back)) if answered else (made,)
     data: dict[str, Any] = {"type": "server_tool_use", "id": call_id, "name": "web_search", "input": {}}
     asked = ProviderCall(id=call_id, name="web_search", provider=provider, data=data)
     if not answered:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import copy
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from tests.repair.shapes import WRITERS, A, History, R, Step, U
+import msgspec
+from tests.repair.shapes import WRITERS, A, History, R, Step, U, numbered
 
 from heaveto import RepairReport, repair, validate
+from heaveto.core.wire_names import NO_SIGNATURE
 
 _ALL_WAYS: dict[str, list[dict[str, Any]]] = {
     "gemini": [{"signatures": True, "vertex": True}],
@@ -34,9 +35,9 @@ def refusal(history: History, provider: str) -> str | None:
 def broken_law(steps: Sequence[Step], provider: str, *, joined: bool = True) -> str | None:
     """Repair a history and return which law was broken, or None."""
     history = WRITERS[provider](steps, joined=joined)
-    before = copy.deepcopy(history)
+    before = msgspec.json.encode(history)
     repaired, report = repair(history, provider)
-    if history != before:
+    if msgspec.json.encode(history) != before:
         return "the input was changed"
     if repaired and (why := refusal(repaired, provider)) is not None:
         return f"refused: {why}"
@@ -44,13 +45,62 @@ def broken_law(steps: Sequence[Step], provider: str, *, joined: bool = True) -> 
         return "not idempotent"
     if (repaired is history) != report.is_clean:
         return "the report does not tell whether something was changed"
-    if repaired is not history and history and provider not in LENIENT and refusal(history, provider) is None:
+    has_ids = all(_ids(steps))
+    if repaired is not history and has_ids and provider not in LENIENT and refusal(history, provider) is None:
         return f"changed, though it was valid: {report}"
+    if _thoughts(repaired) - _thoughts(history):
+        return "signed thinking was changed"
     return _lost(steps, repaired, report)
 
 
+def _thoughts(history: History) -> set[bytes]:
+    """Return the blocks of thinking and the signatures in a history, byte for byte."""
+    blocks = [block for message in history for block in _blocks_of(message)]
+    thoughts = [block for block in blocks if block.get("type") == "thinking" or "reasoningContent" in block]
+    signatures = [block.get("thoughtSignature") for block in blocks]
+    real = [signature for signature in signatures if signature not in (None, NO_SIGNATURE)]
+    return {msgspec.json.encode(value) for value in [*thoughts, *real]}
+
+
+def _blocks_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    blocks = message.get("content") if isinstance(message.get("content"), list) else message.get("parts")
+    return blocks or []
+
+
+def prefix_change(seed: int, provider: str) -> str | None:
+    """Repair a history that was sent and is continued, and return how what was sent differs now, or None."""
+    sent = [*numbered(seed), U("end")]
+    new = [A(text="go on"), *(_elsewhere(step) for step in numbered(seed + 1))]
+    before, _ = repair(WRITERS[provider](sent), provider)
+    after, _ = repair(WRITERS[provider]([*sent, *new]), provider)
+    return None if after[: len(before)] == before else f"{before} became {after}"
+
+
+def _elsewhere(step: Step) -> Step:
+    """Give a step ids that the first part does not have, so that nothing in it refers back."""
+    match step:
+        case U():
+            return step
+        case R():
+            return replace(step, id=f"n{step.id}")
+        case A():
+            return replace(step, calls=tuple(replace(call, id=f"n{call.id}") for call in step.calls))
+
+
+def _ids(steps: Sequence[Step]) -> Iterator[str]:
+    """Yield the ids in a history: without them validators only count, and a repair looks at names too."""
+    for step in steps:
+        match step:
+            case R():
+                yield step.id
+            case A():
+                yield from (call.id for call in step.calls)
+            case U():
+                pass
+
+
 def _lost(steps: Sequence[Step], repaired: History, report: RepairReport) -> str | None:
-    sent = json.dumps(repaired)
+    sent = msgspec.json.encode(repaired).decode()
     gone = sum(change.action == "dropped" for change in report.changes)
     for step in steps:
         match step:
@@ -74,7 +124,6 @@ def _count_calls(history: History) -> int:
     count = 0
     for message in history:
         count += len(message.get("tool_calls") or ()) + (message.get("type") == "function_call")
-        blocks = message.get("content") if isinstance(message.get("content"), list) else message.get("parts")
-        for block in blocks or ():
+        for block in _blocks_of(message):
             count += block.get("type") == "tool_use" or "toolUse" in block or "functionCall" in block
     return count

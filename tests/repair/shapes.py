@@ -146,6 +146,7 @@ def gemini(steps: Sequence[Step], *, joined: bool = True) -> History:
     for content in contents:
         if content["role"] == "model" and content["parts"][0].get("thought"):
             signature = content["parts"].pop(0)["thoughtSignature"]
+            content["parts"] = content["parts"] or [{"text": "."}]
             first = next((part for part in content["parts"] if "functionCall" in part), content["parts"][0])
             first["thoughtSignature"] = signature
     return contents
@@ -219,7 +220,7 @@ WRITERS: dict[str, Callable[..., History]] = {
 
 # --- what others may have left behind -------------------------------------------------------------------------------
 
-_IDS = ("c1", "c2", "X", "X", "call_0123456789012345678901234567890123456789", "a.b:c", "c3")
+_IDS = ("c1", "c2", "X", "X", "call_0123456789012345678901234567890123456789", "a.b:c", "c3", "")
 
 
 def numbered(seed: int) -> list[Step]:

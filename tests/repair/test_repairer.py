@@ -9,7 +9,7 @@ from tests.repair.shapes import WRITERS, A, R, U, asks, chat, numbered, whole
 
 from heaveto import Repairer, repair
 
-_EACH = 600 if os.environ.get("CI") else 80
+_EACH = 300 if os.environ.get("CI") else 80
 
 
 @pytest.mark.parametrize("provider", WRITERS)

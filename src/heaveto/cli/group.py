@@ -24,6 +24,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "log": ("heaveto.cli.log", "Show what a session's log holds."),
     "stop": ("heaveto.cli.stop", "Stop a run, in whichever process it is carried."),
     "erase": ("heaveto.cli.erase", "Delete a session's content for good."),
+    "repair": ("heaveto.cli.repair", "Repair a dump of messages or an agent's transcript."),
     "doctor": ("heaveto.cli.doctor", "Check a store file and say what to do."),
 }
 """By name: the module that defines `command`, and the line in ``heaveto --help``."""

@@ -82,7 +82,7 @@ def bind(steps: Iterable[Step], *, adjacent: bool) -> Binding:
     """Bind results to calls: by id in order, then what stands at home by name or position, then from afar."""
     binding = _walk(steps, adjacent=adjacent)
     if binding.loose:
-        call_ids = {slot.call.id for turn in binding.turns for slot in turn.slots}
+        call_ids = {slot.call.id for turn in binding.turns for slot in turn.slots if slot.call.id}
         binding.unmatched_ids = {loose.result.id for loose in binding.loose if loose.result.id}
         _pin_at_home(binding, call_ids)
         _take_from_afar(binding)

@@ -115,7 +115,7 @@ class _Deciding:
         if policy.results_named and not result.name:
             self.plan.names[result.place] = call.name
             self._report("unnamed", result, "edited", "the result had no name; it has its call's now", slot)
-        if slot.how != "id" and (result.id or policy.ids_required):
+        if slot.how != "id" and result.place in self.plan.ids:
             known = "it had no id" if not result.id else f"its id {result.id} is of no call"
             self._report("mismatch", result, "renamed", f"{known}; bound by {slot.how}", slot)
 
@@ -166,7 +166,7 @@ class _Deciding:
             self.plan.left_open.add(call.place)
             return None
         index, rule = self._binding.turns[slot.turn].end[0], self._policy.rules.get("unanswered", "unanswered")
-        given = options.results(call.id)
+        given = options.results(call.id) if call.id else None
         if given is not None:
             self.changes.append(Change(rule, index, "answered", call.id, call.name, "the caller knew its result"))
             return Made(call, final, given, is_error=False)

@@ -53,7 +53,7 @@ class RepairReport(msgspec.Struct, frozen=True):
 
     def as_dict(self) -> dict[str, object]:
         """Return the report as JSON values."""
-        value: dict[str, object] = msgspec.to_builtins(self)
+        value: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
         return value
 
     def to_json(self) -> str:
