@@ -278,16 +278,6 @@ async def test_settings_and_tools_of_gemini_itself_stand_beside_ours() -> None:
     assert bare["tools"] == [{"googleSearch": {}}] and "toolConfig" not in bare
 
 
-@pytest.mark.parametrize("base_url", ["http://[", "nonsense", "ftp://x"])
-async def test_an_address_that_is_none_is_a_final_error(base_url: str) -> None:
-    """Trying again does not help."""
-    model = Gemini("gemini-3-pro", api_key="k", base_url=base_url)
-    with pytest.raises(ModelError) as error:
-        await ask(model)
-    await model.aclose()
-    assert not error.value.retryable
-
-
 async def test_requests_at_the_same_time_keep_apart() -> None:
     """The heads that the SDK writes belong to who asked for them."""
     async with RawServer(events(DONE), events(DONE), events(DONE)) as server:

@@ -18,7 +18,7 @@ from heaveto.errors import MissingExtraError, ModelError
 from heaveto.events.contents import Json
 from heaveto.models.base import Chunk, Model
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import is_retryable, mapped, model_error, priced_chunk
+from heaveto.models.sdk import checked_address, is_retryable, mapped, model_error, priced_chunk
 from heaveto.models.wire.openai_chat import OpenAIChatEncoder
 from heaveto.models.wire.openai_chat_answer import ChatAnswerReader
 
@@ -65,7 +65,7 @@ class LiteLLM(Model):
     ) -> None:
         self.name = model
         self.profile = Profile(name=provider, thoughts=False)
-        given = {"api_key": api_key, "api_base": base_url, "timeout": timeout_seconds}
+        given = {"api_key": api_key, "api_base": checked_address(base_url), "timeout": timeout_seconds}
         self._options = {**{name: value for name, value in given.items() if value is not None}, **options}
         self.prices = prices
         self._clock = clock or SystemClock()

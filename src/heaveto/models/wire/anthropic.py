@@ -133,8 +133,13 @@ def encode(request: ModelRequest, *, provider: str = "anthropic") -> dict[str, A
 
 
 def continued(body: dict[str, Any], blocks: Sequence[Block], container: str) -> dict[str, Any]:
-    """Return the request that has a paused answer go on: the same, with what was answered so far at its end (F22)."""
-    further = {**body, "messages": [*body["messages"], {"role": "assistant", "content": list(blocks)}]}
+    """Return the request that has a paused answer go on: the same, with what was answered so far at its end (F22).
+
+    Empty texts, which the provider gives and does not take (A10), stay out. If nothing came so far, the same is asked.
+    """
+    content = [block for block in blocks if block.get("type") != "text" or sendable_text(str(block.get("text", "")))]
+    so_far = [{"role": "assistant", "content": content}] if content else []
+    further = {**body, "messages": [*body["messages"], *so_far]}
     return {"container": container, **further} if container else further
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast
 
 import msgspec
@@ -10,7 +11,6 @@ from heaveto.core.wire_kinds import SERVER_CALLS
 from heaveto.events.contents import Json, Opaque, Part, ProviderCall, ProviderResult, Text, Thought
 from heaveto.events.records import Usage
 from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, TextChunk, ThoughtChunk, UsageChunk
-from heaveto.models.wire.fields import json_text
 from heaveto.models.wire.reading import as_count, as_object, as_text
 
 Block = dict[str, Any]
@@ -150,7 +150,7 @@ class AnthropicAnswerReader:
         follows_text = bool(self.blocks) and self.blocks[-1].get("type") == "text"
         self.blocks.append(block)
         if growing.kind == "tool_use":
-            given = json_text(block.get("input")) if block.get("input") and not growing.json else ""
+            given = json.dumps(block.get("input")) if block.get("input") and not growing.json else ""
             return [CallChunk(self._first + index, args=given)] if given else []
         part = self._part(block, follows_text=follows_text)
         return [] if part is None else [PartChunk(part)]
@@ -207,7 +207,7 @@ class _Growing:
         if text.strip():
             try:
                 self._block["input"] = msgspec.json.decode(text)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, ValueError, RecursionError):
                 return None
         return self._block
 
