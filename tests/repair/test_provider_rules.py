@@ -111,6 +111,19 @@ def test_mistral_has_an_answer_between_results_and_user_and_no_system_in_the_mid
     assert [message["role"] for message in result] == ["user", "assistant", "tool", "assistant", "user", "user"]
 
 
+def test_a_system_message_stands_right_before_the_model_speaks_or_at_the_end() -> None:
+    """A25; and results behind it are where they belong."""
+    system = {"role": "system", "content": "Be brief."}
+    valid = [*anthropic([U(), asks("c1"), R("c1")]), system, *anthropic([A(text="a"), STOP]), system]
+    assert repair(valid, "anthropic")[0] is valid
+    between = [system, *anthropic([U(), asks("c1")]), system, *anthropic([R("c1"), STOP, A(text="a"), STOP])]
+    result = repaired(between, "anthropic")
+    assert [message["role"] for message in result] == [
+        "user", "system", "assistant", "user", "system", "assistant", "user",
+    ]  # fmt: skip
+    assert rules(between, "anthropic") == ["A25", "A25"]
+
+
 # --- placement --------------------------------------------------------------------------------------------------------
 
 

@@ -29,8 +29,11 @@ class AnthropicFormat(BlockFormat):
                     work.report("A9", index, "dropped", "it had no content")
                 continue
             blocks = objects_at(content, index, "content")
+            is_model = message.get("role") == "assistant"
+            if blocks and all(_is_fine(work, block, is_model) for block in blocks):
+                continue
             own_tools = own_tools or any(_is_own_tool(block) for block in blocks)
-            kept = self._clean_blocks(work, index, message.get("role") == "assistant", blocks)
+            kept = self._clean_blocks(work, index, is_model, blocks)
             if not kept:
                 work.messages[index] = None
                 if not blocks:
@@ -77,6 +80,8 @@ class AnthropicFormat(BlockFormat):
         if work.profile.results_alone:
             set_apart(work, self, _is_result, "A3")
         settle_ends(work, self, head="A24", tail="A12")
+        if any(message is not None and message.get("role") == "system" for message in work.messages):
+            _slide_systems(work)
 
     def call(self, work: Work, block: Body, place: Place) -> Call | None:
         if block.get("type") != "tool_use":
@@ -107,6 +112,18 @@ class AnthropicFormat(BlockFormat):
 
 def _is_result(block: Body) -> bool:
     return block.get("type") == "tool_result"
+
+
+def _is_fine(work: Work, block: Body, is_model: bool) -> bool:
+    """Whether there is certainly nothing to see to: the usual case, and the fast one."""
+    kind = block.get("type")
+    if kind == "text":
+        words = block.get("text")
+        return type(words) is str and words != "" and not words.isspace()
+    if kind == "tool_use":
+        name = block.get("name")
+        return is_model and type(block.get("input")) is dict and type(name) is str and work.names.get(name) == name
+    return kind == "tool_result" and not block.get("is_error")
 
 
 def _is_own_tool(block: Body) -> bool:
@@ -144,3 +161,23 @@ def _clean_error(work: Work, index: int, block: Body, images: list[Body]) -> Bod
         work.report("A11", index, "edited", "the error said nothing", call_id=call_id)
         block = {**block, "content": "This call failed."}
     return block
+
+
+def _slide_systems(work: Work) -> None:
+    """A message of the system stands right before the model speaks, or at the end: it slides past users (A25)."""
+    messages: list[Body | None] = []
+    origins: list[int] = []
+    waiting: list[tuple[int, Body]] = []
+    for index, message in work.placed():
+        if message.get("role") == "system":
+            waiting.append((index, message))
+            continue
+        if message.get("role") == "assistant":
+            origins += [at for at, _ in waiting]
+            messages += [system for _, system in waiting]
+            waiting = []
+        elif waiting:
+            work.report("A25", waiting[-1][0], "moved", "a system message stands right before the model speaks")
+        messages.append(message)
+        origins.append(index)
+    work.rebuild([*messages, *(system for _, system in waiting)], [*origins, *(at for at, _ in waiting)])

@@ -22,6 +22,8 @@ class BedrockFormat(BlockFormat):
         for index, message in enumerate(work.messages):
             assert message is not None
             blocks = objects_at(message.get("content"), index, "content")
+            if blocks and all(_is_fine(work, block) for block in blocks):
+                continue
             kept = self._clean_blocks(work, index, blocks)
             if not kept:
                 if not blocks:
@@ -117,6 +119,19 @@ class BedrockFormat(BlockFormat):
 
     def is_thinking(self, block: Body) -> bool:
         return "reasoningContent" in block
+
+
+def _is_fine(work: Work, block: Body) -> bool:
+    """Whether there is certainly nothing to see to: the usual case, and the fast one."""
+    words = block.get("text")
+    if words is not None:
+        return type(words) is str and words != "" and not words.isspace()
+    call = block.get("toolUse")
+    if is_body(call):
+        name = call.get("name")
+        return type(call.get("input")) is dict and type(name) is str and work.names.get(name) == name
+    result = block.get("toolResult")
+    return is_body(result) and bool(result.get("content"))
 
 
 def _held(block: Body, key: str) -> Body:

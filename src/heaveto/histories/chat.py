@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from heaveto.core import notes
 from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Quoted, Result, Turn
@@ -133,8 +133,8 @@ def _clean_call(work: Work, index: int, call: Body) -> Body:
 def _calls(work: Work, index: int, message: Body) -> tuple[Call, ...]:
     calls: list[Call] = []
     for number, call in enumerate(cast("list[Body]", message["tool_calls"])):
-        function: Any = call.get("function") or call.get("custom") or {}
-        name = text_of(function.get("name"))
+        function: object = call.get("function") or call.get("custom")
+        name = text_of(function.get("name")) if is_body(function) else ""
         calls.append(Call((index, number), text_of(call.get("id")), name, work.raw_of(call)))
     return tuple(calls)
 

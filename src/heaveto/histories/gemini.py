@@ -35,6 +35,8 @@ class GeminiFormat(BlockFormat):
                 content = {**content, "role": "user"}
                 work.report("G8", index, "edited", f"the role was {role}")
             parts = objects_at(content.get("parts"), index, "parts")
+            if content is given and parts and all(_is_fine(work, part, role) for part in parts):
+                continue
             kept = self._clean_parts(work, index, role, parts)
             if not kept:
                 if not parts:
@@ -44,8 +46,6 @@ class GeminiFormat(BlockFormat):
                 work.messages[index] = content if kept is parts else {**content, "parts": kept}
 
     def _clean_parts(self, work: Work, index: int, role: str, parts: list[Body]) -> list[Body]:
-        if len(parts) == 1 and parts[0].get("text"):
-            return parts
         kept: list[Body] = []
         for part in parts:
             clean: Body | None = part
@@ -83,6 +83,8 @@ class GeminiFormat(BlockFormat):
         if work.is_start:
             previous = "start"
         for content in work.messages:
+            if content is None:
+                continue
             kind = self._kind(content)
             if (
                 kind == "mixed"
@@ -99,11 +101,11 @@ class GeminiFormat(BlockFormat):
         parts, results = cast("list[Body]", content["parts"]), 0
         if content.get("role") == "model":
             for part in parts:
-                if "functionCall" in part or "function_call" in part:
+                if self.is_call(part):
                     return "calls"
             return "model"
         for part in parts:
-            if "functionResponse" in part or "function_response" in part:
+            if self.is_result(part):
                 results += 1
         return "user" if not results else "results" if results == len(parts) else "mixed"
 
@@ -144,10 +146,18 @@ class GeminiFormat(BlockFormat):
         if kind != "mixed":
             return [(kind, content)]
         parts = cast("list[Body]", content["parts"])
-        results = [part for part in parts if _key(part, _RESULTS)]
-        others = [part for part in parts if not _key(part, _RESULTS)]
+        results = [part for part in parts if self.is_result(part)]
+        others = [part for part in parts if not self.is_result(part)]
         work.report("G9", index, "split", "results stand alone")
         return [("results", {**content, "parts": results}), ("user", {**content, "parts": others})]
+
+    def is_call(self, block: Body) -> bool:
+        """Whether a part is a call."""
+        return "functionCall" in block or "function_call" in block
+
+    def is_result(self, block: Body) -> bool:
+        """Whether a part is a result."""
+        return "functionResponse" in block or "function_response" in block
 
     def call(self, work: Work, block: Body, place: Place) -> Call | None:
         key = "functionCall" if "functionCall" in block else "function_call"
@@ -191,6 +201,17 @@ def _key(part: Body, keys: tuple[str, ...]) -> str:
 def _held(part: Body, key: str) -> Body:
     held: object = part.get(key)
     return held if is_body(held) else {}
+
+
+def _is_fine(work: Work, part: Body, role: str) -> bool:
+    """Whether there is certainly nothing to see to: the usual case, and the fast one."""
+    if type(part.get("text")) is str and part["text"]:
+        return True
+    call = part.get("functionCall")
+    if is_body(call) and role == "model":
+        name = call.get("name")
+        return type(call.get("args")) is dict and type(name) is str and work.names.get(name) == name
+    return False
 
 
 def _is_empty(part: Body) -> bool:
