@@ -106,7 +106,8 @@ def model_error(error: Exception, sdk: Any, clock: Clock) -> ModelError:
         headers = found.response.headers
         wish = _WISHES.get(headers.get("x-should-retry"))
         return ModelError(
-            str(error), status=found.status_code, retryable=is_retryable(found.status_code) if wish is None else wish,
+            _words(found), status=found.status_code,
+            retryable=is_retryable(found.status_code) if wish is None else wish,
             retry_after_seconds=retry_after_seconds(headers, clock), body=found.body,
         )  # fmt: skip
     if isinstance(found, sdk.APIConnectionError):
@@ -116,6 +117,15 @@ def model_error(error: Exception, sdk: Any, clock: Clock) -> ModelError:
     if isinstance(error, json.JSONDecodeError):
         return ModelError(f"the server sent an event that is not JSON: {error}", retryable=True)
     return ModelError(f"the connection broke: {error}", retryable=True)
+
+
+def _words(error: Any) -> str:
+    """Return what the server said: in the message of Anthropic's SDK that is lost among the rest of the body."""
+    match error.body:
+        case {"error": {"message": str(words)}}:
+            return f"Error code: {error.status_code} - {words}"
+        case _:
+            return str(error)
 
 
 def as_json(body: object) -> dict[str, Any]:
