@@ -172,16 +172,32 @@ def test_the_command_line_is_described() -> None:
         assert sorted(told) == options, name
 
 
-@pytest.mark.parametrize("name", ["explanation/guarantees.md", "explanation/architecture.md", "explanation/the-log.md"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CONTRIBUTING.md",
+        "docs/explanation/guarantees.md",
+        "docs/explanation/architecture.md",
+        "docs/explanation/the-log.md",
+    ],
+)
 def test_the_tests_and_files_that_a_page_names_exist(name: str) -> None:
-    """A promise that names the tests that hold it names real ones."""
+    """A promise that names the tests that hold it names real ones; a map shows what is there."""
     root = REFERENCE.parents[1]
-    text = (REFERENCE.parent / name).read_text(encoding="utf-8")
-    named = re.findall(r"`((?:tests|benchmarks|core|runner|stores)/[\w/.]+)`", text)
-    assert (
-        named
-        and [path for path in named if not any((base / path).exists() for base in (root, root / "src/heaveto"))] == []
-    )
+    package = root / "src/heaveto"
+    tops = "|".join(["tests", "benchmarks", *(path.name for path in package.iterdir() if path.is_dir())])
+    named = re.findall(rf"`((?:{tops})/[\w/.]+)`", (root / name).read_text(encoding="utf-8"))
+    assert named
+    assert [path for path in named if not any((base / path).exists() for base in (root, package))] == []
+
+
+def test_newcomers_are_told_where_every_package_is() -> None:
+    """The table of what is where leaves none out."""
+    package = REFERENCE.parents[1] / "src/heaveto"
+    table = section((REFERENCE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8"), "Where things are")
+    told = set(re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in table.splitlines() if "|" in line)))
+    there = {path.parent.name for path in package.glob("*/__init__.py")}
+    assert there and there - told == set()
 
 
 def cited_cases() -> set[str]:

@@ -30,7 +30,6 @@ from heaveto.core.request import ModelRequest, Profile
 from heaveto.core.wire_names import gemini_name
 from heaveto.errors import ConfigError, MissingExtraError, ModelError
 from heaveto.events.contents import Json
-from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
 from heaveto.models.prices import Prices
 from heaveto.models.sdk import SdkClient, mapped, priced_chunk, retry_after_seconds
@@ -94,7 +93,7 @@ class Gemini(Model):
         self.profile = Profile(name=provider)
         self._api_key, self._base_url, self._project, self._location = api_key, base_url, project, location
         self._client_options, self._timeout_seconds = client_options, timeout_seconds
-        self._prices, self._stream = prices, stream
+        self.prices, self._stream = prices, stream
         self._clock = clock or SystemClock()
         signed = wants_signatures(model) if signatures is None else signatures
         self._encoder = GeminiEncoder(provider=provider, signatures=signed, provider_tools=provider_tools)
@@ -120,10 +119,6 @@ class Gemini(Model):
                         yield priced_chunk(self, chunk)
         for chunk in reader.end():
             yield priced_chunk(self, chunk)
-
-    def priced(self, usage: Usage) -> Usage:
-        """Return the usage with its cost by the prices that were given."""
-        return usage if self._prices is None else self._prices.priced(usage)
 
     async def aclose(self) -> None:
         """Close the connections. An own httpx client is left open."""

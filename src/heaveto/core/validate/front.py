@@ -12,6 +12,7 @@ from heaveto.core.validate import anthropic, bedrock, gemini, minimax_messages, 
 from heaveto.core.validate.chat_dialects import DEEPSEEK, KIMI, MINIMAX, QWEN
 from heaveto.core.validate.responses_dialect import DEEPSEEK_RESPONSES
 from heaveto.core.validate.violation import Violation
+from heaveto.core.wire_kinds import ALIASES
 from heaveto.errors import UnknownFormatError
 
 
@@ -38,9 +39,6 @@ FORMATS = {
     "minimax-anthropic": _Format("messages", minimax_messages.validate),
 }
 """The formats by name."""
-
-ALIASES = {"openai-chat": "openai", "google": "gemini", "dashscope": "qwen", "moonshot": "kimi"}
-"""Other names of formats."""
 
 
 def validate(history: Any, provider: str, *, strict_unconfirmed: bool = False, **options: Any) -> Violation | None:
