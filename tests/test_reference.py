@@ -13,9 +13,12 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from heaveto import AgentContext, Run, Runner, errors
+from heaveto import AgentContext, RepairReport, Run, Runner, errors, repair
+from heaveto.core.repair import Change
+from heaveto.core.repair.report import Action
 from heaveto.errors import HeavetoError
 from heaveto.events import contents, records
+from heaveto.histories.profiles import ALIASES, formats
 from heaveto.runner.config import BusyPolicy, RunConfig, ToolExecutionMode
 from heaveto.runner.hooks import Point
 from heaveto.stores.base import Store
@@ -228,3 +231,16 @@ def test_the_handles_are_described(cls: type[Any]) -> None:
     told = set(first_column(section(page("runner.md"), cls.__name__)))
     assert public <= told and not told & OF_THE_RUNNER
     assert told - public <= {"run_id"}  # set by the constructor
+
+
+def test_repair_is_described() -> None:
+    """Its options with their defaults, its formats with their other names, its report and the actions in it."""
+    text = page("repair.md")
+    options = inspect.signature(repair).parameters
+    assert first_column(section(text, "repair"))[: len(options)] == list(options)
+    rows = [row.split("|") for row in section(text, "Formats").splitlines() if row.startswith("| `")]
+    assert {name for row in rows for name in re.findall("`(.+?)`", row[1])} == set(formats())
+    assert {name for row in rows for name in re.findall("`(.+?)`", row[2])} == set(ALIASES)
+    report = set(first_column(section(text, "RepairReport")))
+    assert report == {name for cls in (RepairReport, Change) for name in dir(cls) if not name.startswith("_")}
+    assert set(re.findall(r"`(\w+)`", text.partition("| `action` |")[2].partition("\n")[0])) == set(get_args(Action))

@@ -221,6 +221,17 @@ async def test_an_error_event_has_the_status_of_its_type(kind: str, status: int,
     assert (error.value.status, error.value.retryable, error.value.body) == (status, retryable, body)
 
 
+async def test_an_error_says_what_the_server_said() -> None:
+    """Its words, without the braces of the body around them; the body is there as data."""
+    async with Emulator(say("x"), models=["claude-opus-5"]) as emulator:
+        model = AnthropicMessages("claud", api_key="any", base_url=emulator.anthropic_url)
+        with pytest.raises(ModelError) as error:
+            await ask(model)
+        await model.aclose()
+    assert (str(error.value), error.value.status) == ("Error code: 404 - model: claud", 404)
+    assert error.value.body["error"]["type"] == "not_found_error"
+
+
 async def test_a_missing_key_is_a_final_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     """Trying again does not help; the error tells what to set."""
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE"):

@@ -143,7 +143,8 @@ def profile_named(name: str) -> Profile:
     Raises:
         UnknownFormatError: there is none.
     """
-    profile = REGISTRY.get(ALIASES.get(name, name))
+    known = str(name)  # anything may come from callers without a type checker
+    profile = REGISTRY.get(ALIASES.get(known, known))
     if profile is None:
-        raise UnknownFormatError(name, REGISTRY)
+        raise UnknownFormatError(name, [*REGISTRY, *ALIASES])
     return profile

@@ -58,7 +58,8 @@ def validate(history: Any, provider: str, *, strict_unconfirmed: bool = False, *
     Raises:
         UnknownFormatError: there is no such format.
     """
-    found = FORMATS.get(ALIASES.get(provider, provider))
+    name = str(provider)  # anything may come from callers without a type checker
+    found = FORMATS.get(ALIASES.get(name, name))
     if found is None:
         raise UnknownFormatError(provider, [*FORMATS, *ALIASES])
     if isinstance(history, dict):
