@@ -64,7 +64,7 @@ format: .venv/dev.stamp
 
 bench: .venv/demo.stamp
 	for program in import_time turn_cost call_cost sessions_at_once cancel_latency stop_tools waiting_memory \
-		pause_answer recover_many request_cost; do \
+		pause_answer recover_many request_cost repair_cost repair_side_by_side; do \
 		$(BIN)/python benchmarks/$$program.py || exit 1; \
 	done
 

@@ -35,6 +35,38 @@ def claude(kind: str, call_id: str) -> dict[str, Any]:
     return {"role": "assistant" if kind in ("call", "answer") else "user", "content": [block]}
 
 
+def item(kind: str, call_id: str) -> dict[str, Any]:
+    match kind:
+        case "call":
+            return {"type": "function_call", "call_id": call_id, "name": "f", "arguments": "{}"}
+        case "result":
+            return {"type": "function_call_output", "call_id": call_id, "output": "x"}
+        case _:
+            return {"role": "assistant" if kind == "answer" else "user", "content": "hi"}
+
+
+def gemini(kind: str, call_id: str) -> dict[str, Any]:
+    match kind:
+        case "call":
+            part: dict[str, Any] = {"functionCall": {"id": call_id, "name": "f", "args": {}}}
+        case "result":
+            part = {"functionResponse": {"id": call_id, "name": "f", "response": {"x": 1}}}
+        case _:
+            part = {"text": "hi"}
+    return {"role": "model" if kind in ("call", "answer") else "user", "parts": [part]}
+
+
+def bedrock(kind: str, call_id: str) -> dict[str, Any]:
+    match kind:
+        case "call":
+            block: dict[str, Any] = {"toolUse": {"toolUseId": call_id, "name": "f", "input": {}}}
+        case "result":
+            block = {"toolResult": {"toolUseId": call_id, "content": [{"text": "x"}]}}
+        case _:
+            block = {"text": "hi"}
+    return {"role": "assistant" if kind in ("call", "answer") else "user", "content": [block]}
+
+
 def content(kind: str, call_id: str) -> Any:
     from google.genai import types
 
@@ -49,14 +81,18 @@ def content(kind: str, call_id: str) -> Any:
 
 
 class Continued:
-    """A repairer that has seen all of the history but its last turn."""
+    """A repairer that has seen all of the history but its last turn, and is handed that or the whole."""
 
-    def __init__(self) -> None:
-        self.repairer = Repairer("openai")
+    def __init__(self, *, only_new: bool) -> None:
+        self.repairer, self.only_new = Repairer("openai"), only_new
 
     def prepare(self, history: list[Any]) -> list[Any]:
-        self.repairer.repair(history[:-4])
-        return history
+        self.repairer = Repairer("openai")
+        self.repairer.extend(history[:-4])
+        return history[-4:] if self.only_new else history
+
+    def repair(self, history: list[Any]) -> object:
+        return self.repairer.extend(history) if self.only_new else self.repairer.repair(history)
 
 
 def main(what: str) -> None:
@@ -65,11 +101,20 @@ def main(what: str) -> None:
             report("heaveto, OpenAI messages", chat, lambda history: repair(history, "openai"))
         case "anthropic":
             report("heaveto, Anthropic messages", claude, lambda history: repair(history, "anthropic"))
+        case "responses":
+            report("heaveto, OpenAI Responses", item, lambda history: repair(history, "openai-responses"))
+        case "gemini":
+            report("heaveto, Gemini JSON", gemini, lambda history: repair(history, "gemini"))
+        case "bedrock":
+            report("heaveto, Bedrock messages", bedrock, lambda history: repair(history, "bedrock"))
         case "contents":
             report("heaveto, contents", content, repair_dangling_tool_calls)
         case "continued":
-            continued = Continued()
-            report("heaveto, OpenAI, four new", chat, continued.repairer.repair, prepare=continued.prepare)
+            whole = Continued(only_new=False)
+            report("heaveto, OpenAI, four new, all handed over", chat, whole.repair, prepare=whole.prepare)
+        case "extended":
+            new = Continued(only_new=True)
+            report("heaveto, OpenAI, four new", chat, new.repair, prepare=new.prepare)
         case _:
             raise SystemExit(f"unknown: {what}")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from peers_env import ensure_peers
 
 HERE = Path(__file__).resolve().parent
-OURS = ("contents", "openai", "anthropic", "continued")
+OURS = ("contents", "openai", "responses", "anthropic", "gemini", "bedrock", "continued", "extended")
 PEERS = ("adk_agent_harness_repair_cost.py", "pydantic_ai_repair_cost.py")
 
 
@@ -36,8 +36,8 @@ def main() -> None:
     print(f"| milliseconds for {options.messages:,} messages | valid | to ours | broken | to ours |")
     print("|---|---|---|---|---|")
     for row in rows:
-        ratios = [f"{float(row[kind]) / float(rows[0][kind]):.1f} ×" for kind in ("valid", "broken")]
-        print(f"| {row['name']} | {row['valid']:.1f} | {ratios[0]} | {row['broken']:.1f} | {ratios[1]} |")
+        ratios = [f"{float(row[kind]) / float(rows[0][kind]):.2g} ×" for kind in ("valid", "broken")]
+        print(f"| {row['name']} | {row['valid']:.3g} | {ratios[0]} | {row['broken']:.3g} | {ratios[1]} |")
 
 
 if __name__ == "__main__":

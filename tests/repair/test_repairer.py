@@ -9,6 +9,7 @@ import pytest
 from tests.repair.shapes import WRITERS, A, R, U, asks, chat, numbered, whole
 
 from heaveto import Repairer, repair
+from heaveto.errors import InvalidHistoryError
 
 _EACH = 300 if os.environ.get("CI") else 80
 
@@ -47,6 +48,16 @@ def test_both_ways_of_going_on_may_be_mixed() -> None:
     assert repairer.extend(history[4:7]) == repair(history[:7], "openai")
     assert repairer.repair(history[:8]) == repair(history[:8], "openai")
     assert repairer.extend(history[8:]) == repair(history, "openai")
+
+
+def test_an_error_names_the_place_in_the_whole_history() -> None:
+    """And it stands: what was handed over is not forgotten, so a later call raises it again."""
+    repairer = Repairer("openai")
+    repairer.extend(chat([*[U(), asks("c1"), R("c1"), A(text="a")] * 3, U()]))
+    for _ in range(2):
+        with pytest.raises(InvalidHistoryError) as raised:
+            repairer.extend([{"role": "assistant", "tool_calls": "c2"}])
+        assert raised.value.index == 13
 
 
 def test_another_conversation_is_begun_anew() -> None:

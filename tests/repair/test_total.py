@@ -28,16 +28,16 @@ _TYPES = (
 )  # fmt: skip
 
 
-def _anything(chance: random.Random, depth: int) -> Any:
+def _value(chance: random.Random, depth: int) -> Any:
     if depth == 0 or chance.random() < 0.4:
         return chance.choice(_WORDS)
     if chance.random() < 0.4:
-        return [_object(chance, depth - 1) for _ in range(chance.randint(0, 3))]
-    return _object(chance, depth - 1)
+        return [anything(chance, depth - 1) for _ in range(chance.randint(0, 3))]
+    return anything(chance, depth - 1)
 
 
-def _object(chance: random.Random, depth: int) -> dict[str, Any]:
-    made = {chance.choice(_KEYS): _anything(chance, depth) for _ in range(chance.randint(0, 5))}
+def anything(chance: random.Random, depth: int = 2) -> dict[str, Any]:
+    made = {chance.choice(_KEYS): _value(chance, depth) for _ in range(chance.randint(0, 5))}
     if chance.random() < 0.7:
         made["type"] = chance.choice(_TYPES)
     return made
@@ -49,7 +49,7 @@ def test_garbage_is_repaired_or_refused_with_its_place(provider: str) -> None:
     refused = 0
     for seed in range(_EACH):
         chance = random.Random(seed)
-        history = [{**_object(chance, 3), "role": chance.choice(_ROLES)} for _ in range(chance.randint(1, 6))]
+        history = [{**anything(chance, 3), "role": chance.choice(_ROLES)} for _ in range(chance.randint(1, 6))]
         before = repr(history)
         try:
             repaired, _ = repair(history, provider)

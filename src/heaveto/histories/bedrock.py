@@ -189,6 +189,8 @@ def _says(block: Body) -> bool:
 
 def _is_fine(work: Work, block: Body) -> bool:
     """Whether there is certainly nothing to see to: the usual case, and the fast one."""
+    if len(block) != 1:
+        return False
     words = block.get("text")
     if words is not None:
         return type(words) is str and words != "" and not words.isspace()

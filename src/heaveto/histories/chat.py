@@ -203,7 +203,7 @@ def _renamed(index: int, message: Body, plan: Plan) -> Body:
     if message.get("role") == "tool":
         new_id = plan.ids.get((index, 0))
         return message if new_id is None else {**message, "tool_call_id": new_id}
-    if not plan.ids or not message.get("tool_calls"):
+    if not plan.ids or message.get("role") != "assistant" or not message.get("tool_calls"):
         return message
     calls = cast("list[Body]", message["tool_calls"])
     ids = [plan.ids.get((index, number)) for number in range(len(calls))]

@@ -140,8 +140,8 @@ def _repaired(
     if before is None:
         require_own(readable, profile)
     work = Work(profile, list(readable), settings or {}, is_start=before is None, origins=range(len(readable)))
-    done = _in_parts(work, readable, options) if before is None else None
-    done = done or _closely(work, readable, options, before or Carry())
+    done = repair_in_parts(work, readable, options) if before is None else None
+    done = done or repair_closely(work, readable, options, before or Carry())
     if done.messages is readable:
         done.messages = history
     elif readable is not history:
@@ -149,7 +149,7 @@ def _repaired(
     return done
 
 
-def _in_parts(work: Work, history: list[Body], options: Options) -> Repaired | None:
+def repair_in_parts(work: Work, history: list[Body], options: Options) -> Repaired | None:
     """Repair what a glance does not find in order, by itself; None if that would not be the same."""
     profile = work.profile
     if not _FORMATS[profile.family].is_divisible(history, work.settings):
@@ -159,7 +159,10 @@ def _in_parts(work: Work, history: list[Body], options: Options) -> Repaired | N
     if len(picked) == len(history):
         return None
     part = Work(profile, list(picked), work.settings, origins=range(len(picked)))
-    done = _closely(part, picked, options, Carry())
+    try:
+        done = repair_closely(part, picked, options, Carry())
+    except InvalidHistoryError:
+        return None  # it will be raised again, with the place in the whole history
     return put_back(history, seen, done) if is_apart(done, seen) else None
 
 
@@ -181,7 +184,7 @@ def seen_in_order(part: list[Any], sight: Sight, before: Carry) -> Carry | None:
     return carry_of(seen) if is_new and not seen.parts else None
 
 
-def _closely(work: Work, history: list[Body], options: Options, before: Carry) -> Repaired:
+def repair_closely(work: Work, history: list[Body], options: Options, before: Carry) -> Repaired:
     """Look at every message: read them, decide, and do it."""
     profile, chosen = work.profile, _FORMATS[work.profile.family]
     chosen.clean(work)
