@@ -7,12 +7,13 @@ import random
 from typing import Any
 
 import pytest
-from tests.repair.shapes import WRITERS, A, History, R, Step, U, asks, numbered, whole
+from tests.repair.shapes import WRITERS, A, History, R, Step, U, asks, gemini, numbered, whole
 from tests.repair.test_total import anything
 
 from heaveto.core.repair import Options
 from heaveto.core.repair.decide import Carry
 from heaveto.errors import InvalidHistoryError
+from heaveto.histories.dangling import ContentsFormat, closely_repaired, repaired_in_parts
 from heaveto.histories.glance import glance
 from heaveto.histories.parts import Repaired
 from heaveto.histories.profiles import profile_named
@@ -61,6 +62,22 @@ def test_parts_are_repaired_as_they_are_within_the_whole(provider: str) -> None:
         history = WRITERS[provider](_long(seed), joined=seed % 2 == 0)
         difference = _difference(history, provider, _OPTIONS[seed % 3])
         assert difference is None, f"history {seed}: {difference}"
+
+
+def test_contents_are_repaired_in_parts_as_they_are_within_the_whole() -> None:
+    """For objects of Gemini's SDK, put right in place, the same holds."""
+    types = pytest.importorskip("google.genai.types", reason="an extra")
+    in_parts = 0
+    for seed in range(_EACH):
+        steps = [step for step in _long(seed) if not (isinstance(step, A) and any(c.args != "{}" for c in step.calls))]
+        contents = [types.Content.model_validate(content) for content in gemini(steps)]
+        form = ContentsFormat(contents)
+        parts, closely = repaired_in_parts(form, contents), closely_repaired(form, contents)
+        if parts is not None:
+            in_parts += 1
+            assert parts.messages == closely.messages, f"history {seed}"
+            assert {*parts.changes} == {*closely.changes}, f"history {seed}"
+    assert in_parts > _EACH // 4
 
 
 @pytest.mark.parametrize("provider", WRITERS)

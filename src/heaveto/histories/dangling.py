@@ -27,16 +27,28 @@ def repair_dangling_tool_calls(contents: list[Any]) -> int:
     Raises:
         InvalidHistoryError: something in the list is no content.
     """
-    form = _ContentsFormat(contents)
-    seen = glance(contents, Sight(_PROFILE, _look, form.follows(_PROFILE)))
-    done = _closely(form, seen.pick(contents))
-    done = put_back(contents, seen, done) if is_apart(done, seen) else _closely(form, contents)
+    form = ContentsFormat(contents)
+    done = repaired_in_parts(form, contents) or closely_repaired(form, contents)
     if done.changes:
         contents[:] = done.messages
     return sum(change.action == "answered" for change in done.changes)
 
 
-def _closely(form: _ContentsFormat, contents: list[Any]) -> Repaired:
+def repaired_in_parts(form: ContentsFormat, contents: list[Any]) -> Repaired | None:
+    """Repair what a glance does not find in order, by itself; None if that would not be the same."""
+    seen = glance(contents, Sight(_PROFILE, _look, form.follows(_PROFILE)))
+    picked = seen.pick(contents)
+    if len(picked) == len(contents):
+        return None
+    try:
+        done = closely_repaired(form, picked)
+    except InvalidHistoryError:
+        return None  # it will be raised again, with the place in the whole list
+    return put_back(contents, seen, done) if is_apart(done, seen) else None
+
+
+def closely_repaired(form: ContentsFormat, contents: list[Any]) -> Repaired:
+    """Look at every content."""
     views = [_view(index, content) for index, content in enumerate(contents)]
     work = Work(_PROFILE, list(views), {}, origins=range(len(views)))
     work.snake_case = any("function_call" in part for view in views for part in view["parts"] if is_body(part))
@@ -93,7 +105,7 @@ def _field(value: Any, snake: str, camel: str = "") -> Any:
     return value.get(snake) if found is None else found
 
 
-class _ContentsFormat(GeminiFormat):
+class ContentsFormat(GeminiFormat):
     """Gemini's contents whose parts are objects of its SDK, or dicts."""
 
     def __init__(self, contents: list[Any]) -> None:
