@@ -66,21 +66,19 @@ def closely_repaired(form: ContentsFormat, contents: list[Any]) -> Repaired:
 
 
 def _look(content: Any) -> Seen | None:
-    """Tell what a content of the SDK plainly is. Dicts are looked at closely."""
-    parts: list[Any] | None = getattr(content, "parts", None)
-    if is_body(content) or parts is None:
+    """Tell what a content of the SDK plainly is. Dicts, and what is no content, are looked at closely."""
+    try:
+        parts, is_model = content.parts or (), content.role == "model"
+        ids: list[str] = []
+        for part in parts:
+            call, result = part.function_call, part.function_response
+            held = call if is_model else result
+            if held is not None and held.name:
+                ids.append(held.id or f"\0{held.name}")
+            elif call is not None or result is not None:
+                return None
+    except AttributeError:
         return None
-    is_model = content.role == "model"
-    ids: list[str] = []
-    for part in parts:
-        if is_body(part):
-            return None
-        call, result = part.function_call, part.function_response
-        held = call if is_model else result
-        if held is not None and held.name:
-            ids.append(held.id or f"\0{held.name}")
-        elif call is not None or result is not None:
-            return None
     if not ids:
         return SAID if is_model else WORDS
     return ("calls", ids) if is_model else ("results", ids) if len(ids) == len(parts) else None
