@@ -19,6 +19,8 @@ NOTHING = "."
 NO_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 """The documented stand-in ``skip_thought_signature_validator`` in base64, as the field's type wants it (G10)."""
 
+_GENERATION = re.compile(r"gemini-(\d+)")
+
 
 class IdRule(msgspec.Struct, frozen=True):
     """Which ids of calls a format takes, and the form of those that replace others."""
@@ -72,6 +74,12 @@ def wire_name(name: str) -> str:
 def gemini_name(name: str) -> str:
     """Return a tool's name as Gemini takes it: it begins with a letter or an underscore (G18)."""
     return GEMINI_NAMES.fit(name)
+
+
+def wants_signatures(model: str) -> bool:
+    """Whether a Gemini insists on thought signatures, by its name: from 3 on, and what is always the latest (G10)."""
+    found = _GENERATION.search(model)
+    return int(found[1]) >= 3 if found else "gemini-" in model and model.endswith("-latest")
 
 
 def unique(wanted: str, taken: Container[str], *, then: str = "", fit: Callable[[str], str] = str) -> str:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import cast
 
 from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
+from heaveto.errors import InvalidHistoryError
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
-from heaveto.histories.server_tools import drop_unpaired
-from heaveto.histories.work import Body, Work, as_object, json_words, objects_at, text_of, texts_of, words_of
+from heaveto.histories.server_tools import drop_unpaired, is_paused
+from heaveto.histories.work import Body, Work, as_object, is_body, is_list, json_words, objects_at, text_of, texts_of, words_of
 
 THINKING = ("thinking", "redacted_thinking")
+BREAKPOINTS = 4
+_ROLES = ("user", "assistant", "system")
 
 
 class AnthropicFormat(BlockFormat):
@@ -22,6 +26,8 @@ class AnthropicFormat(BlockFormat):
         own_tools = False
         for index, message in enumerate(work.messages):
             assert message is not None
+            if message.get("role") not in _ROLES:
+                raise InvalidHistoryError(index, f"has the role {message.get('role')!r}, not one of {', '.join(_ROLES)}")
             content = message.get("content")
             if isinstance(content, str):
                 if not content.strip():
@@ -55,8 +61,10 @@ class AnthropicFormat(BlockFormat):
                 case "tool_use":
                     clean = self.text(f"[Call of {block.get('name')} with {json_words(block.get('input'))}]")
                     work.report("A27", index, "quoted", "a user cannot call", call_id=text_of(block.get("id")))
-                case "tool_result" if block.get("is_error") is True:
-                    clean = _clean_error(work, index, block, images)
+                case "tool_result":
+                    clean = work.with_text_id(block, "tool_use_id", index)
+                    if clean.get("is_error") is True:
+                        clean = _clean_error(work, index, clean, images)
                 case "thinking" if not block.get("signature"):
                     clean = None
                     work.report("A16", index, "dropped", "thinking without a signature")
@@ -73,9 +81,12 @@ class AnthropicFormat(BlockFormat):
         return [*kept, *images] if changed else blocks
 
     def settle(self, work: Work) -> None:
-        """Results alone where that is wanted, and both ends (A12, A24)."""
+        """Results alone where that is wanted, the places of system messages and of marks, both ends (A12, A24 to A26)."""
+        _place_system(work)
+        _limit_breakpoints(work)
         if work.profile.results_alone:
             set_apart(work, self, _is_result, "A3")
+        work.left_open = work.left_open or is_paused(work.messages)
         settle_ends(work, self, head="A24", tail="A12")
 
     def call(self, work: Work, block: Body, place: Place) -> Call | None:
@@ -105,6 +116,57 @@ class AnthropicFormat(BlockFormat):
         return block.get("type") in THINKING
 
 
+def _place_system(work: Work) -> None:
+    """A system message that a user's follow goes behind them: it stands before an answer, or at the end (A25)."""
+    there = work.placed()
+    if not any(message.get("role") == "system" for _, message in there):
+        return
+    placed: list[tuple[int, Body]] = []
+    held: list[tuple[int, Body]] = []
+    for origin, message in there:
+        if message.get("role") == "system":
+            held.append((origin, message))
+            continue
+        if message.get("role") == "assistant":
+            placed, held = [*placed, *held], []
+        elif held:
+            work.report("A25", held[0][0], "moved", "a system message stands before an answer, or at the end")
+        placed.append((origin, message))
+    placed += held
+    work.rebuild([message for _, message in placed], [origin for origin, _ in placed])
+
+
+def breakpoints_in(messages: Iterable[object]) -> int:
+    """Return how many blocks are marked with ``cache_control``."""
+    return sum(len(_marked(message)) for message in messages)
+
+
+def _marked(message: object) -> list[int]:
+    content: object = message.get("content") if is_body(message) else None
+    blocks = content if is_list(content) else []
+    return [number for number, block in enumerate(blocks) if is_body(block) and block.get("cache_control")]
+
+
+def _limit_breakpoints(work: Work) -> None:
+    """Of too many marks the oldest go (A26)."""
+    beside = [*_listed(work.settings.get("system")), *_listed(work.settings.get("tools"))]
+    excess = breakpoints_in(work.messages) + sum(bool(block.get("cache_control")) for block in beside) - BREAKPOINTS
+    for place, message in enumerate(work.messages):
+        marked = _marked(message)[: max(excess, 0)]
+        if message is None or not marked:
+            continue
+        blocks = list(cast("list[Body]", message["content"]))
+        for number in marked:
+            blocks[number] = {key: value for key, value in blocks[number].items() if key != "cache_control"}
+            work.report("A26", work.origins[place], "edited", f"a request has no more than {BREAKPOINTS} cache_control")
+        work.messages[place] = {**message, "content": blocks}
+        excess -= len(marked)
+
+
+def _listed(value: object) -> list[Body]:
+    return [block for block in value if is_body(block)] if is_list(value) else []
+
+
 def _is_result(block: Body) -> bool:
     return block.get("type") == "tool_result"
 
@@ -115,6 +177,7 @@ def _is_own_tool(block: Body) -> bool:
 
 
 def _clean_call(work: Work, index: int, block: Body) -> Body:
+    block = work.with_text_id(block, "id", index)
     name, call_id = text_of(block.get("name")), text_of(block.get("id"))
     fitting = work.fit_name(name, work.profile.names)
     if fitting != name:

@@ -8,9 +8,11 @@ from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
 from heaveto.core.wire_names import NOTHING
+from heaveto.errors import InvalidHistoryError
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
 from heaveto.histories.work import Body, Work, as_object, is_body, json_words, objects_at, text_of, texts_of, words_of
 
+_ROLES = ("user", "assistant")
 _ATTACHED = ("document", "video")
 
 
@@ -21,6 +23,8 @@ class BedrockFormat(BlockFormat):
         """Blank texts, unsigned thinking, names, inputs, results that say nothing (B5, B7 to B9)."""
         for index, message in enumerate(work.messages):
             assert message is not None
+            if message.get("role") not in _ROLES:
+                raise InvalidHistoryError(index, f"has the role {message.get('role')!r}, not one of {', '.join(_ROLES)}")
             blocks = objects_at(message.get("content"), index, "content")
             kept = self._clean_blocks(work, index, blocks)
             if not kept:
@@ -33,7 +37,8 @@ class BedrockFormat(BlockFormat):
     def _clean_blocks(self, work: Work, index: int, blocks: list[Body]) -> list[Body]:
         kept: list[Body] = []
         for block in blocks:
-            clean: Body | None = block
+            clean: Body | None = _with_text_id(work, index, block)
+            block = clean
             if "text" in block and not text_of(block["text"]).strip():
                 clean = None
                 work.report("B7", index, "dropped", "the text was blank")
@@ -122,6 +127,15 @@ class BedrockFormat(BlockFormat):
 def _held(block: Body, key: str) -> Body:
     held: object = block.get(key)
     return held if is_body(held) else {}
+
+
+def _with_text_id(work: Work, index: int, block: Body) -> Body:
+    key = "toolUse" if "toolUse" in block else "toolResult"
+    held: object = block.get(key)
+    if not is_body(held):
+        return block
+    told = work.with_text_id(held, "toolUseId", index)
+    return block if told is held else {**block, key: told}
 
 
 def _is_signed(block: Body) -> bool:

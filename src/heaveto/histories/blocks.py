@@ -244,7 +244,7 @@ def settle_ends(work: Work, form: BlockFormat, *, head: str, tail: str) -> None:
     there = work.placed()
     before = len(there)
     first_role = there[0][1].get("role", "user") if there else form.model
-    if work.is_start and work.profile.starts_with_user and first_role == form.model:
+    if work.is_start and work.profile.starts_with_user and first_role != "user":
         there.insert(0, (0, form.user_message([form.text(NOTHING)])))
         work.report(head, 0, "added", "a user message at the start")
     if not there:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from heaveto.core import notes
 from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Quoted, Result, Turn
 from heaveto.core.repair.steps import Insert, Step
 from heaveto.core.wire_names import NOTHING, UNKNOWN_TOOL
+from heaveto.errors import InvalidHistoryError
 from heaveto.histories.work import Body, Work, as_object, is_body, json_words, objects_at, text_of, texts_of, words_of
 
 _BRIDGE = "Understood."
@@ -24,7 +25,12 @@ class ChatFormat:
             role = message.get("role")
             if role == "assistant":
                 messages[index] = _clean_assistant(work, index, message)
-            elif (content := message.get("content")) is None:
+                continue
+            if type(role) is not str:
+                raise InvalidHistoryError(index, "has no role; is it a message of this format?")
+            if role == "tool":
+                messages[index] = message = work.with_text_id(message, "tool_call_id", index)
+            if (content := message.get("content")) is None:
                 messages[index] = {**message, "content": ""}
                 work.report(_rule(work, "O9"), index, "edited", "content was null")
             elif role == "tool" and type(content) is list:
@@ -81,8 +87,11 @@ def _clean_assistant(work: Work, index: int, message: Body) -> Body | None:
     if calls is not None:
         message = {key: value for key, value in message.items() if key != "tool_calls"}
         work.report("O7", index, "edited", "tool_calls was empty")
-    if message.get("content") or message.get("function_call"):
+    if message.get("content") or message.get("function_call") or message.get("audio"):
         return message
+    if work.profile.bridged and (refusal := text_of(message.get("refusal"))):
+        work.report("M6", index, "edited", "its refusal is its content now")
+        return {**message, "content": refusal}
     if work.profile.bridged:
         work.report("M6", index, "dropped", "it had neither content nor calls")
         return None
@@ -106,7 +115,8 @@ def _clean_calls(work: Work, index: int, message: Body) -> Body:
 
 
 def _clean_call(work: Work, index: int, call: Body) -> Body:
-    kind = "custom" if call.get("type") == "custom" else "function"
+    call = work.with_text_id(call, "id", index)
+    kind = _kind(call)
     function: object = call.get(kind)
     held = function if is_body(function) else {}
     changed: Body = {}
@@ -130,11 +140,14 @@ def _clean_call(work: Work, index: int, call: Body) -> Body:
     return call
 
 
+def _kind(call: Body) -> str:
+    return "custom" if call.get("type") == "custom" else "function"
+
+
 def _calls(work: Work, index: int, message: Body) -> tuple[Call, ...]:
     calls: list[Call] = []
     for number, call in enumerate(cast("list[Body]", message["tool_calls"])):
-        function: Any = call.get("function") or call.get("custom") or {}
-        name = text_of(function.get("name"))
+        name = text_of(call[_kind(call)].get("name"))
         calls.append(Call((index, number), text_of(call.get("id")), name, work.raw_of(call)))
     return tuple(calls)
 

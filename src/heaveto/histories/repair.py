@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
+import msgspec
+
 from heaveto.core.repair import Change, Options, RepairReport, decide
 from heaveto.core.repair.decide import Carry
 from heaveto.core.repair.rules import Why, no_results
@@ -115,16 +117,21 @@ def repair_messages(
     *,
     settings: Body | None = None,
     before: Carry | None = None,
+    is_end: bool = True,
 ) -> Repaired:
-    """Repair a list. With `before`, it goes on from a repaired history that ends with a user's words."""
+    """Repair a list.
+
+    With `before`, it goes on from a repaired history that ends with a user's words; with `is_end` false, the model
+    goes on behind it.
+    """
     if not isinstance(history, list):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
         raise InvalidHistoryError(None, f"must be a list of messages or a body, not {type(history).__name__}")
     if views.are_dicts(history):
         try:
-            return _repaired(history, history, profile, options, settings, before)
+            return _repaired(history, history, profile, options, settings, before, is_end)
         except InvalidHistoryError:
             pass  # something within is no dict: perhaps an object of an SDK, perhaps an error, which will be told below
-    return _repaired(history, views.readable(history), profile, options, settings, before)
+    return _repaired(history, views.readable(history), profile, options, settings, before, is_end)
 
 
 def _repaired(
@@ -134,11 +141,16 @@ def _repaired(
     options: Options,
     settings: Body | None,
     before: Carry | None,
+    is_end: bool,
 ) -> Repaired:
     chosen = _FORMATS[profile.family]
-    work = Work(profile, list(readable), settings or {}, is_start=before is None, origins=range(len(history)))
+    work = Work(
+        profile, list(readable), settings or {}, is_start=before is None, is_end=is_end, origins=range(len(history))
+    )
     chosen.clean(work)
     steps = chosen.read(work)
+    if not is_end:
+        options = msgspec.structs.replace(options, awaited=frozenset[str](), pending=options.pending | options.awaited)
     decision = decide(steps, policy_for(profile, work.settings), options, before or Carry())
     work.changes += decision.changes
     work.left_open = bool(decision.plan.left_open)

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from heaveto.core.repair import Change, RepairReport
 from heaveto.core.repair.decide import Carry
 from heaveto.core.repair.rules import Why
-from heaveto.histories.profiles import profile_named
+from heaveto.histories.anthropic import BREAKPOINTS, breakpoints_in
+from heaveto.histories.gemini import holds_signed_call
+from heaveto.histories.profiles import Profile, profile_named
 from heaveto.histories.repair import Repaired, Results, options_of, repair_messages
 from heaveto.histories.work import is_body, is_list
 
@@ -39,7 +41,8 @@ class Repairer:
     ) -> None:
         self._profile = profile_named(provider)
         self._options = options_of(texts=texts, orphans=orphans, pending=pending, awaited=awaited, results=results)
-        self._within_turns = not self._profile.signatures and self._profile.reasoning_content != "current turn"
+        by_turn = self._profile.signatures != "never" or self._profile.reasoning_content == "current turn"
+        self._within_turns = not by_turn
         self._forget()
 
     def _forget(self) -> None:
@@ -48,6 +51,7 @@ class Repairer:
         self._settled: list[Any] = []
         self._changes: list[Change] = []
         self._carry: Carry | None = None
+        self._breakpoints, self._signed = 0, False
         self._item_ids: set[str] = set()
 
     def repair(self, history: list[Any]) -> tuple[list[Any], RepairReport]:
@@ -68,7 +72,7 @@ class Repairer:
         if end and not self._settle(history[len(self._seen) : end]):
             return None
         rest = history[len(self._seen) :]
-        done = repair_messages(rest, self._profile, self._options, before=self._carry)
+        done = repair_messages(rest, self._profile_now(), self._options, before=self._carry)
         return None if self._refers_back(rest, done) else done
 
     def _boundary(self, history: list[Any]) -> int:
@@ -81,7 +85,7 @@ class Repairer:
 
     def _settle(self, part: list[Any]) -> bool:
         """Take messages as settled, unless their repair leaves something at the end that a neighbour could change."""
-        done = repair_messages(part, self._profile, self._options, before=self._carry)
+        done = repair_messages(part, self._profile_now(), self._options, before=self._carry, is_end=False)
         if self._refers_back(part, done):
             return False
         if done.messages and done.messages[-1] is part[-1]:
@@ -91,12 +95,24 @@ class Repairer:
             self._carry = self._carry or Carry()
             self._carry.add(done.carry)
             self._item_ids |= _item_ids(part)
+            self._breakpoints += breakpoints_in(part)
+            self._signed = self._signed or (
+                self._profile.signatures == "if given" and any(map(holds_signed_call, part))
+            )
         return True
+
+    def _profile_now(self) -> Profile:
+        """What the provider wants behind what is settled: whether calls are signed there."""
+        return replace(self._profile, signatures="given") if self._signed else self._profile
 
     def _refers_back(self, part: list[Any], done: Repaired) -> bool:
         if self._carry is None:
             return False
         if self._profile.family == "responses" and not self._item_ids.isdisjoint(_item_ids(part)):
+            return True
+        if done.messages and not _is_models(done.messages[0]):
+            return True  # what the model said there is gone, so that it parts nothing any more
+        if self._profile.family == "anthropic" and self._breakpoints + breakpoints_in(part) > BREAKPOINTS:
             return True
         return done.reaches_back or any(change.rule in _PAIRED_LATER for change in done.changes)
 

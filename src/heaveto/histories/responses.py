@@ -22,6 +22,7 @@ OUTPUT_OF = {
 }
 """The client's calls and what answers them (R2). The provider executes the others itself."""
 _OUTPUTS = frozenset(OUTPUT_OF.values())
+_ANSWERED = _OUTPUTS | OUTPUT_OF.keys()
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NO_PICTURE = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
@@ -43,8 +44,10 @@ class ResponsesFormat:
             elif item.get("type") == "reasoning" and not is_stored and not item.get("encrypted_content"):
                 clean = None
                 work.report("R11", index, "dropped", "reasoning that is not stored and holds nothing")
-            if clean is not None and clean.get("type") in OUTPUT_OF:
-                clean = _clean_call(work, index, clean)
+            kind = text_of(item.get("type"))
+            if clean is not None and kind in _ANSWERED:
+                clean = work.with_text_id(clean, _id_key(clean), index)
+                clean = _clean_call(work, index, clean) if kind in OUTPUT_OF else clean
             work.messages[index] = clean
 
     def read(self, work: Work) -> list[Step]:
@@ -55,7 +58,7 @@ class ResponsesFormat:
         for index, item in enumerate(work.messages):
             if item is None:
                 continue
-            kind = item.get("type")
+            kind = text_of(item.get("type"))
             if _is_models(item):
                 end = (index, 0)
                 if _is_open(item):
@@ -96,11 +99,11 @@ def _is_models(item: Body) -> bool:
     kind = item.get("type")
     if kind is None or kind == "message":
         return item.get("role") == "assistant"
-    return kind == "reasoning" or (kind not in _OUTPUTS and text_of(kind).endswith("_call"))
+    return kind == "reasoning" or text_of(kind).endswith("_call")
 
 
 def _is_open(item: Body) -> bool:
-    return item.get("type") in OUTPUT_OF and item.get("execution") != "server"
+    return text_of(item.get("type")) in OUTPUT_OF and item.get("execution") != "server"
 
 
 def _name(item: Body) -> str:
@@ -278,7 +281,8 @@ def _pair_reasoning(work: Work) -> None:
         item = work.messages[place]
         if item is None:
             continue
-        if item.get("type") == "reasoning" and not _is_product(following):
+        is_open = following is None and not work.is_end  # what it led to comes behind what is looked at here
+        if item.get("type") == "reasoning" and not is_open and not _is_product(following):
             work.messages[place] = None
             work.report("R5", work.origins[place], "dropped", "what it led to does not stand behind it")
             continue
