@@ -52,7 +52,8 @@ OURS: Mapping[str, tuple[str, Callable[[tuple[Item, ...]], list[Body]], str, Bod
 }
 PEERS: Mapping[str, tuple[str, str, str]] = {
     "google-adk": ("google_adk_repair.py", "bare", "gemini"),
-    "google-adk + adk-agent-harness": ("google_adk_repair.py", "plugin", "gemini"),
+    "google-adk + adk-agent-harness": ("google_adk_repair.py", "harness", "gemini"),
+    "google-adk + heaveto.adk": ("google_adk_repair.py", "heaveto", "gemini"),
     "adk-agent-harness alone": ("google_adk_repair.py", "function", "gemini"),
     "deepagents": ("deepagents_repair.py", "openai", "openai"),
     "deepagents, Anthropic": ("deepagents_repair.py", "anthropic", "anthropic"),
@@ -105,7 +106,14 @@ def _environment() -> dict[str, str]:
     import os
 
     quiet = {"PYTHONWARNINGS": "ignore", "GOOGLE_API_KEY": "none", "OTEL_SDK_DISABLED": "true", "NO_PROXY": "127.0.0.1"}
-    return {**os.environ, **quiet, "LANGSMITH_TRACING": "false", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    ours = str(HERE.parent / "src")  # for our plugin in google-adk
+    return {
+        **os.environ,
+        **quiet,
+        "PYTHONPATH": ours,
+        "LANGSMITH_TRACING": "false",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
 
 
 def verdict(shape: Shape, exchanges: Sequence[Exchange], error: str) -> str:

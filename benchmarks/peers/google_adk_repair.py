@@ -1,5 +1,6 @@
-"""google-adk asked to go on from broken sessions, over HTTP, with and without adk-agent-harness' plugin; and that
-package's function alone: ``google_adk_repair.py bare|plugin|function URL``.
+"""google-adk asked to go on from broken sessions over HTTP: ``google_adk_repair.py bare|harness|heaveto|function URL``.
+
+As it is, with adk-agent-harness' plugin, with ours; and the function of adk-agent-harness alone.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.events import Event
 from google.adk.models import Gemini
+from google.adk.plugins import BasePlugin
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.genai import types
 from repairing import play
 from shapes import Shape
 from wire_of_shapes import gemini_contents
+
+from heaveto.adk import ToolCallRepairPlugin as OurPlugin
 
 MODEL = "gemini-2.5-flash"
 
@@ -29,9 +33,8 @@ def pay(bill: int) -> dict[str, str]:
     return {"result": "paid-again"}
 
 
-def by_adk(url: str, *, plugin: bool) -> None:
+def by_adk(url: str, plugins: list[BasePlugin]) -> None:
     model = Gemini(model=MODEL, base_url=url)
-    plugins = [ToolCallRepairPlugin()] if plugin else []
 
     def ask(shape: Shape) -> None:
         agent = LlmAgent(name="clerk", model=model, tools=[pay])
@@ -74,7 +77,7 @@ def main(how: str, url: str) -> None:
     if how == "function":
         by_function(url)
     else:
-        by_adk(url, plugin=how == "plugin")
+        by_adk(url, {"bare": [], "harness": [ToolCallRepairPlugin()], "heaveto": [OurPlugin()]}[how])
 
 
 if __name__ == "__main__":

@@ -35,8 +35,11 @@ class AnthropicFormat(BlockFormat):
                     work.report("A9", index, "dropped", "it had no content")
                 continue
             blocks = objects_at(content, index, "content")
+            is_model = message.get("role") == "assistant"
+            if blocks and all(_is_fine(work, block, is_model) for block in blocks):
+                continue
             own_tools = own_tools or any(_is_own_tool(block) for block in blocks)
-            kept = self._clean_blocks(work, index, message.get("role") == "assistant", blocks)
+            kept = self._clean_blocks(work, index, is_model, blocks)
             if not kept:
                 work.messages[index] = None
                 if not blocks:
@@ -82,12 +85,13 @@ class AnthropicFormat(BlockFormat):
 
     def settle(self, work: Work) -> None:
         """Results alone where that is wanted, the places of system messages and of marks, both ends (A12, A24 to A26)."""
-        _place_system(work)
         _limit_breakpoints(work)
         if work.profile.results_alone:
             set_apart(work, self, _is_result, "A3")
         work.left_open = work.left_open or is_paused(work.messages)
         settle_ends(work, self, head="A24", tail="A12")
+        if any(message is not None and message.get("role") == "system" for message in work.messages):
+            _slide_systems(work)
 
     def call(self, work: Work, block: Body, place: Place) -> Call | None:
         if block.get("type") != "tool_use":
@@ -114,26 +118,6 @@ class AnthropicFormat(BlockFormat):
 
     def is_thinking(self, block: Body) -> bool:
         return block.get("type") in THINKING
-
-
-def _place_system(work: Work) -> None:
-    """A system message that a user's follow goes behind them: it stands before an answer, or at the end (A25)."""
-    there = work.placed()
-    if not any(message.get("role") == "system" for _, message in there):
-        return
-    placed: list[tuple[int, Body]] = []
-    held: list[tuple[int, Body]] = []
-    for origin, message in there:
-        if message.get("role") == "system":
-            held.append((origin, message))
-            continue
-        if message.get("role") == "assistant":
-            placed, held = [*placed, *held], []
-        elif held:
-            work.report("A25", held[0][0], "moved", "a system message stands before an answer, or at the end")
-        placed.append((origin, message))
-    placed += held
-    work.rebuild([message for _, message in placed], [origin for origin, _ in placed])
 
 
 def breakpoints_in(messages: Iterable[object]) -> int:
@@ -169,6 +153,19 @@ def _listed(value: object) -> list[Body]:
 
 def _is_result(block: Body) -> bool:
     return block.get("type") == "tool_result"
+
+
+def _is_fine(work: Work, block: Body, is_model: bool) -> bool:
+    """Whether there is certainly nothing to see to: the usual case, and the fast one."""
+    kind = block.get("type")
+    if kind == "text":
+        words = block.get("text")
+        return type(words) is str and words != "" and not words.isspace()
+    if kind == "tool_use":
+        name = block.get("name")
+        is_usual = type(block.get("input")) is dict and type(name) is str and type(block.get("id")) is str
+        return is_model and is_usual and work.names.get(name) == name
+    return kind == "tool_result" and not block.get("is_error") and type(block.get("tool_use_id")) is str
 
 
 def _is_own_tool(block: Body) -> bool:
@@ -207,3 +204,23 @@ def _clean_error(work: Work, index: int, block: Body, images: list[Body]) -> Bod
         work.report("A11", index, "edited", "the error said nothing", call_id=call_id)
         block = {**block, "content": "This call failed."}
     return block
+
+
+def _slide_systems(work: Work) -> None:
+    """A message of the system stands right before the model speaks, or at the end: it slides past users (A25)."""
+    messages: list[Body | None] = []
+    origins: list[int] = []
+    waiting: list[tuple[int, Body]] = []
+    for index, message in work.placed():
+        if message.get("role") == "system":
+            waiting.append((index, message))
+            continue
+        if message.get("role") == "assistant":
+            origins += [at for at, _ in waiting]
+            messages += [system for _, system in waiting]
+            waiting = []
+        elif waiting:
+            work.report("A25", waiting[-1][0], "moved", "a system message stands right before the model speaks")
+        messages.append(message)
+        origins.append(index)
+    work.rebuild([*messages, *(system for _, system in waiting)], [*origins, *(at for at, _ in waiting)])

@@ -26,6 +26,8 @@ class BedrockFormat(BlockFormat):
             if message.get("role") not in _ROLES:
                 raise InvalidHistoryError(index, f"has the role {message.get('role')!r}, not one of {', '.join(_ROLES)}")
             blocks = objects_at(message.get("content"), index, "content")
+            if blocks and all(_is_fine(work, block) for block in blocks):
+                continue
             kept = self._clean_blocks(work, index, blocks)
             if not kept:
                 if not blocks:
@@ -122,6 +124,20 @@ class BedrockFormat(BlockFormat):
 
     def is_thinking(self, block: Body) -> bool:
         return "reasoningContent" in block
+
+
+def _is_fine(work: Work, block: Body) -> bool:
+    """Whether there is certainly nothing to see to: the usual case, and the fast one."""
+    words = block.get("text")
+    if words is not None:
+        return type(words) is str and words != "" and not words.isspace()
+    call = block.get("toolUse")
+    if is_body(call):
+        name = call.get("name")
+        is_usual = type(call.get("input")) is dict and type(name) is str and type(call.get("toolUseId")) is str
+        return is_usual and work.names.get(name) == name
+    result = block.get("toolResult")
+    return is_body(result) and bool(result.get("content")) and type(result.get("toolUseId")) is str
 
 
 def _held(block: Body, key: str) -> Body:

@@ -78,7 +78,7 @@ class BlockFormat(ABC):
         end: Place | None = None
         group: list[Body] = []
         for index, message in enumerate(work.messages):
-            if message is None:
+            if message is None or message.get("role") == "system":
                 continue
             if message.get("role") == self.model:
                 if end is not None and not self.joins(work, group, message):
@@ -241,20 +241,27 @@ def _close(steps: list[Step], calls: list[Call], strays: list[Result], end: Plac
 
 def settle_ends(work: Work, form: BlockFormat, *, head: str, tail: str) -> None:
     """A user speaks first and last, where the provider wants it. What is added means nothing, or "Continue."."""
+    first = next(filter(_is_turn, work.messages), None)
+    last = next(filter(_is_turn, reversed(work.messages)), None)
+    needs_head = work.is_start and work.profile.starts_with_user and (first is None or first.get("role") == form.model)
+    needs_tail = (
+        work.profile.ends_with_user and not work.left_open and last is not None and last.get("role") == form.model
+    )
+    if not needs_head and not needs_tail:
+        return
     there = work.placed()
-    before = len(there)
-    first_role = there[0][1].get("role", "user") if there else form.model
-    if work.is_start and work.profile.starts_with_user and first_role != "user":
+    if needs_head:
         there.insert(0, (0, form.user_message([form.text(NOTHING)])))
         work.report(head, 0, "added", "a user message at the start")
-    if not there:
-        return
-    at, last = there[-1]
-    if work.profile.ends_with_user and not work.left_open and last.get("role", "user") == form.model:
+    if needs_tail:
+        at = there[-1][0]
         there.append((at, form.user_message([form.text(notes.CONTINUE)])))
         work.report(tail, at, "added", "a user message at the end")
-    if len(there) != before:
-        work.rebuild([message for _, message in there], [origin for origin, _ in there])
+    work.rebuild([message for _, message in there], [origin for origin, _ in there])
+
+
+def _is_turn(message: Body | None) -> bool:
+    return message is not None and message.get("role") != "system"
 
 
 def set_apart(
@@ -267,6 +274,8 @@ def set_apart(
     unless: Callable[[list[Body]], bool] | None = None,
 ) -> None:
     """Give blocks of one kind a message of their own, results first, calls last (B10). `joint` is the role between."""
+    if all(message is None or len(message.get(form.key) or ()) < 2 for message in work.messages):
+        return
     messages: list[Body | None] = []
     origins: list[int] = []
     for index, message in work.placed():

@@ -36,6 +36,8 @@ class GeminiFormat(BlockFormat):
             if role != (content.get("role") or "user"):
                 work.report("G8", index, "edited", f"the role was {content.get('role')}; now {role}")
                 content = {**content, "role": role}
+            if content is given and parts and all(_is_fine(work, part, role) for part in parts):
+                continue
             kept = self._clean_parts(work, index, role, parts)
             if not kept:
                 if not parts:
@@ -45,8 +47,6 @@ class GeminiFormat(BlockFormat):
                 work.messages[index] = content if kept is parts else {**content, "parts": kept}
 
     def _clean_parts(self, work: Work, index: int, role: str, parts: list[Body]) -> list[Body]:
-        if len(parts) == 1 and parts[0].get("text"):
-            return parts
         kept: list[Body] = []
         for part in parts:
             clean: Body | None = part
@@ -85,6 +85,8 @@ class GeminiFormat(BlockFormat):
         if work.is_start:
             previous = "start"
         for content in work.messages:
+            if content is None:
+                continue
             kind = self._kind(content)
             if (
                 kind == "mixed"
@@ -101,11 +103,11 @@ class GeminiFormat(BlockFormat):
         parts, results = cast("list[Body]", content["parts"]), 0
         if content.get("role") == "model":
             for part in parts:
-                if part.get("functionCall") is not None or part.get("function_call") is not None:
+                if self.is_call(part):
                     return "calls"
             return "model"
         for part in parts:
-            if part.get("functionResponse") is not None or part.get("function_response") is not None:
+            if self.is_result(part):
                 results += 1
         return "user" if not results else "results" if results == len(parts) else "mixed"
 
@@ -146,10 +148,18 @@ class GeminiFormat(BlockFormat):
         if kind != "mixed":
             return [(kind, content)]
         parts = cast("list[Body]", content["parts"])
-        results = [part for part in parts if _key(part, _RESULTS)]
-        others = [part for part in parts if not _key(part, _RESULTS)]
+        results = [part for part in parts if self.is_result(part)]
+        others = [part for part in parts if not self.is_result(part)]
         work.report("G9", index, "split", "results stand alone")
         return [("results", {**content, "parts": results}), ("user", {**content, "parts": others})]
+
+    def is_call(self, block: Body) -> bool:
+        """Whether a part is a call."""
+        return block.get("functionCall") is not None or block.get("function_call") is not None
+
+    def is_result(self, block: Body) -> bool:
+        """Whether a part is a result."""
+        return block.get("functionResponse") is not None or block.get("function_response") is not None
 
     def call(self, work: Work, block: Body, place: Place) -> Call | None:
         key = _key(block, _CALLS)
@@ -201,6 +211,18 @@ def _key(part: Body, keys: tuple[str, ...]) -> str:
 def _held(part: Body, key: str) -> Body:
     held: object = part.get(key)
     return held if is_body(held) else {}
+
+
+def _is_fine(work: Work, part: Body, role: str) -> bool:
+    """Whether there is certainly nothing to see to: the usual case, and the fast one."""
+    if type(part.get("text")) is str and part["text"]:
+        return True
+    call = part.get("functionCall")
+    if is_body(call) and role == "model":
+        name = call.get("name")
+        is_usual = type(call.get("args")) is dict and type(name) is str and type(call.get("id")) is not int
+        return is_usual and work.names.get(name) == name
+    return False
 
 
 def _is_empty(part: Body) -> bool:

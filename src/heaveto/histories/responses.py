@@ -44,7 +44,7 @@ class ResponsesFormat:
             elif item.get("type") == "reasoning" and not is_stored and not item.get("encrypted_content"):
                 clean = None
                 work.report("R11", index, "dropped", "reasoning that is not stored and holds nothing")
-            kind = text_of(item.get("type"))
+            kind = _kind(item)
             if clean is not None and kind in _ANSWERED:
                 clean = work.with_text_id(clean, _id_key(clean), index)
                 clean = _clean_call(work, index, clean) if kind in OUTPUT_OF else clean
@@ -58,7 +58,7 @@ class ResponsesFormat:
         for index, item in enumerate(work.messages):
             if item is None:
                 continue
-            kind = text_of(item.get("type"))
+            kind = _kind(item)
             if _is_models(item):
                 end = (index, 0)
                 if _is_open(item):
@@ -95,19 +95,24 @@ class ResponsesFormat:
         _pair_reasoning(work)
 
 
+def _kind(item: Body) -> str:
+    """The type of an item; messages need none."""
+    return text_of(item.get("type"))
+
+
 def _is_models(item: Body) -> bool:
-    kind = item.get("type")
-    if kind is None or kind == "message":
+    kind = _kind(item)
+    if not kind or kind == "message":
         return item.get("role") == "assistant"
-    return kind == "reasoning" or text_of(kind).endswith("_call")
+    return kind == "reasoning" or kind.endswith("_call")
 
 
 def _is_open(item: Body) -> bool:
-    return text_of(item.get("type")) in OUTPUT_OF and item.get("execution") != "server"
+    return _kind(item) in OUTPUT_OF and item.get("execution") != "server"
 
 
 def _name(item: Body) -> str:
-    return text_of(item.get("name")) or text_of(item.get("type"))
+    return text_of(item.get("name")) or _kind(item)
 
 
 def _result(index: int, item: Body) -> Result:
@@ -125,7 +130,7 @@ def _with_id(item: Body, new_id: str) -> Body:
 
 
 def _clean_id(work: Work, index: int, item: Body, seen: dict[str, Body], *, is_stored: bool) -> Body | None:
-    item_id, kind = text_of(item.get("id")), text_of(item.get("type"))
+    item_id, kind = text_of(item.get("id")), _kind(item)
     is_bare = kind == "item_reference" or (not kind and set(item) <= {"id"})
     if not is_stored and (is_bare or (kind == "reasoning" and not item.get("encrypted_content"))):
         work.report("R11", index, "dropped", f"{item_id} is not stored")
@@ -151,7 +156,7 @@ def _without_id(item: Body) -> Body:
 
 def _clean_call(work: Work, index: int, item: Body) -> Body:
     call_id, name = text_of(item.get("call_id")), text_of(item.get("name"))
-    if item.get("type") in ("function_call", "custom_tool_call"):
+    if _kind(item) in ("function_call", "custom_tool_call"):
         fitting = work.fit_name(name, work.profile.names)
         if fitting != name:
             work.report("O12", index, "renamed", f"now {fitting}", call_id=call_id, name=name)
@@ -229,7 +234,7 @@ def _match_kinds(work: Work) -> None:
     for place, item in enumerate(work.messages):
         if item is None:
             continue
-        kind = text_of(item.get("type"))
+        kind = _kind(item)
         if kind in OUTPUT_OF:
             kinds[text_of(item.get("call_id"))] = kind
         elif kind in _OUTPUTS:
@@ -292,7 +297,7 @@ def _pair_reasoning(work: Work) -> None:
 def _is_product(item: Body | None) -> bool:
     if item is None:
         return False
-    kind = item.get("type")
-    if kind is None or kind == "message":
+    kind = _kind(item)
+    if not kind or kind == "message":
         return item.get("role") == "assistant" and bool(item.get("id"))
-    return kind == "reasoning" or text_of(kind).endswith("_call")
+    return kind == "reasoning" or kind.endswith("_call")

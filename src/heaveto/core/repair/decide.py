@@ -166,7 +166,7 @@ class _Deciding:
             self.plan.left_open.add(call.place)
             return None
         index, rule = self._binding.turns[slot.turn].end[0], self._policy.rules.get("unanswered", "unanswered")
-        given = options.results(call.id)
+        given = options.results(call.id) if call.id else None
         if given is not None:
             self.changes.append(Change(rule, index, "answered", call.id, call.name, "the caller knew its result"))
             return Made(call, final, given, is_error=False)
