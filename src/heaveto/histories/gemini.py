@@ -181,7 +181,7 @@ class GeminiFormat(BlockFormat):
         return {**block, key: {**_held(block, key), **changed}}
 
     def made(self, work: Work, insert: Made) -> Body:
-        response = insert.value if is_body(insert.value) else {"output": insert.value}
+        response = _as_response(insert.value)
         identity = {"id": insert.id} if insert.id else {}
         key = "function_response" if work.snake_case else "functionResponse"
         return {key: {**identity, "name": insert.call.name, "response": response}}
@@ -248,16 +248,23 @@ def _clean_function(work: Work, index: int, part: Body, key: str, value_key: str
         if value_key == "args":
             changed[value_key], raw = as_object(value)
         else:
-            changed[value_key] = {"output": value}
+            changed[value_key] = _as_response(value)
         work.report("G16", index, "edited", f"{value_key} was no object", call_id=call_id, name=name)
     elif value_key == "response" and value and _holds_reference(value):
-        changed[value_key] = {"output": json_words(value)}
+        changed[value_key] = _as_response(value)
         work.report("G16", index, "edited", "it held a $ref, which is read as one", call_id=call_id, name=name)
     if not changed:
         return part
     part = {**part, key: {**held, **changed}}
     work.keep_raw(part, raw)
     return part
+
+
+def _as_response(value: object) -> Body:
+    """Return a result as an object without references in it (G16)."""
+    if _holds_reference(value):
+        return {"output": json_words(value)}
+    return value if is_body(value) else {"output": value}
 
 
 def _holds_reference(value: object) -> bool:
