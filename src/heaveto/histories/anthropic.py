@@ -11,6 +11,7 @@ from heaveto.core.repair.steps import Place
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
 from heaveto.histories.server_tools import drop_unpaired, is_paused
+from heaveto.histories.foreign import require_own
 from heaveto.histories.work import Body, Work, as_object, is_body, is_list, json_words, objects_at, text_of, texts_of, words_of
 
 THINKING = ("thinking", "redacted_thinking")
@@ -26,6 +27,7 @@ class AnthropicFormat(BlockFormat):
         own_tools = False
         for index, message in enumerate(work.messages):
             assert message is not None
+            require_own(message, index, "anthropic")
             if message.get("role") not in _ROLES:
                 raise InvalidHistoryError(index, f"has the role {message.get('role')!r}, not one of {', '.join(_ROLES)}")
             content = message.get("content")

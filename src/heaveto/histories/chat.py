@@ -9,6 +9,7 @@ from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Quoted, Res
 from heaveto.core.repair.steps import Insert, Step
 from heaveto.core.wire_names import NOTHING, UNKNOWN_TOOL
 from heaveto.errors import InvalidHistoryError
+from heaveto.histories.foreign import require_own
 from heaveto.histories.work import Body, Work, as_object, is_body, json_words, objects_at, text_of, texts_of, words_of
 
 _BRIDGE = "Understood."
@@ -22,6 +23,7 @@ class ChatFormat:
         messages = work.messages
         for index, message in enumerate(messages):
             assert message is not None
+            require_own(message, index, "chat")
             role = message.get("role")
             if role == "assistant":
                 messages[index] = _clean_assistant(work, index, message)

@@ -9,6 +9,7 @@ from typing import cast
 from heaveto.core import notes
 from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Quoted, Result, Turn
 from heaveto.core.repair.steps import Insert, Place, Step
+from heaveto.histories.foreign import require_own
 from heaveto.histories.work import Body, Work, as_object, json_words, text_of, words_of
 
 OUTPUT_OF = {
@@ -38,6 +39,8 @@ class ResponsesFormat:
         is_stored = work.settings.get("store") is not False
         for index, item in enumerate(work.messages):
             assert item is not None
+            if "role" in item:
+                require_own(item, index, "responses")
             clean: Body | None = item
             if item.get("id") is not None and item.get("type") != "local_shell_call_output":
                 clean = _clean_id(work, index, item, seen, is_stored=is_stored)
