@@ -82,7 +82,9 @@ def told(history: History, provider: str) -> str:
             numbers[call_id] = len([word for word in words if word.isdigit()]) + 1
             words.append(str(numbers[call_id]))
         elif kind == "result":
-            words.append(f"?{numbers[call_id]}" if "No result was recorded" in value else f"={numbers[call_id]}:{value}")
+            words.append(
+                f"?{numbers[call_id]}" if "No result was recorded" in value else f"={numbers[call_id]}:{value}"
+            )
         elif value != "Understood." and call_id + value not in ("A.", "U."):
             words.append(call_id)
     return " ".join(words)

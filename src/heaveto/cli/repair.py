@@ -103,8 +103,8 @@ def _require_readable(path: Path, options: _Options) -> None:
 def _repair(path: Path, options: _Options) -> int:
     """Repair one file and return the exit code."""
     try:
-        original = None if path == Path("-") else Original.read(path)
-        data = original.data if original is not None else sys.stdin.buffer.read()
+        original = Original.read(path) if path.is_file() and path != Path("-") else None
+        data = original.data if original is not None else _read_stream(path)
         found = repair_file(data, options.provider)
         backup = None
         if options.in_place and original is not None and found.is_changed:
@@ -118,6 +118,10 @@ def _repair(path: Path, options: _Options) -> int:
         raise click.ClickException(f"{path}: {error.strerror or error}") from error
     _report(path, found, backup, options)
     return _exit_code(found, options)
+
+
+def _read_stream(path: Path) -> bytes:
+    return sys.stdin.buffer.read() if path == Path("-") else path.read_bytes()
 
 
 def _exit_code(found: FileRepair, options: _Options) -> int:

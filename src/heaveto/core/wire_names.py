@@ -82,18 +82,29 @@ def wants_signatures(model: str) -> bool:
     return int(found[1]) >= 3 if found else "gemini-" in model and model.endswith("-latest")
 
 
-def unique(wanted: str, taken: Container[str], *, then: str = "", fit: Callable[[str], str] = str) -> str:
+def unique(
+    wanted: str,
+    taken: Container[str],
+    *,
+    then: str = "",
+    fit: Callable[[str], str] = str,
+    counts: dict[str, int] | None = None,
+) -> str:
     """Return the first free one of: `wanted`, `then`, and the latter with ``_2``, ``_3`` and so on (F20).
 
-    What is made is put through `fit`, so that it stays within what a format takes.
+    What is made is put through `fit`, so that it stays within what a format takes. `counts` remembers where to go on,
+    for many calls with one id.
     """
     if wanted not in taken:
         return wanted
     if then and then not in taken:
         return then
-    base, count = then or wanted, 2
+    base = then or wanted
+    count = 2 if counts is None else counts.get(base, 2)
     while (free := fit(f"{base}_{count}")) in taken:
         count += 1
+    if counts is not None:
+        counts[base] = count + 1
     return free
 
 

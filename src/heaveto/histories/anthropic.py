@@ -10,9 +10,20 @@ from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
-from heaveto.histories.server_tools import drop_unpaired, is_paused
 from heaveto.histories.foreign import require_own
-from heaveto.histories.work import Body, Work, as_object, is_body, is_list, json_words, objects_at, text_of, texts_of, words_of
+from heaveto.histories.server_tools import drop_unpaired, is_paused
+from heaveto.histories.work import (
+    Body,
+    Work,
+    as_object,
+    is_body,
+    is_list,
+    json_words,
+    objects_at,
+    text_of,
+    texts_of,
+    words_of,
+)
 
 THINKING = ("thinking", "redacted_thinking")
 BREAKPOINTS = 4
@@ -29,7 +40,9 @@ class AnthropicFormat(BlockFormat):
             assert message is not None
             require_own(message, index, "anthropic")
             if message.get("role") not in _ROLES:
-                raise InvalidHistoryError(index, f"has the role {message.get('role')!r}, not one of {', '.join(_ROLES)}")
+                raise InvalidHistoryError(
+                    index, f"has the role {message.get('role')!r}, not one of {', '.join(_ROLES)}"
+                )
             content = message.get("content")
             if isinstance(content, str):
                 if not content.strip():
@@ -86,7 +99,7 @@ class AnthropicFormat(BlockFormat):
         return [*kept, *images] if changed else blocks
 
     def settle(self, work: Work) -> None:
-        """Results alone where that is wanted, the places of system messages and of marks, both ends (A12, A24 to A26)."""
+        """Results alone where that is wanted, both ends, system messages, marks for the cache (A12, A24 to A26)."""
         _limit_breakpoints(work)
         if work.profile.results_alone:
             set_apart(work, self, _is_result, "A3")
@@ -165,8 +178,8 @@ def _is_fine(work: Work, block: Body, is_model: bool) -> bool:
         return type(words) is str and words != "" and not words.isspace()
     if kind == "tool_use":
         name = block.get("name")
-        is_usual = type(block.get("input")) is dict and type(name) is str and type(block.get("id")) is str
-        return is_model and is_usual and work.names.get(name) == name
+        is_usual = type(block.get("input")) is dict and type(block.get("id")) is str
+        return is_model and is_usual and type(name) is str and work.names.get(name) == name
     return kind == "tool_result" and not block.get("is_error") and type(block.get("tool_use_id")) is str
 
 

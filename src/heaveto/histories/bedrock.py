@@ -26,7 +26,9 @@ class BedrockFormat(BlockFormat):
             assert message is not None
             require_own(message, index, "bedrock")
             if message.get("role") not in _ROLES:
-                raise InvalidHistoryError(index, f"has the role {message.get('role')!r}, not one of {', '.join(_ROLES)}")
+                raise InvalidHistoryError(
+                    index, f"has the role {message.get('role')!r}, not one of {', '.join(_ROLES)}"
+                )
             blocks = objects_at(message.get("content"), index, "content")
             if blocks and all(_is_fine(work, block) for block in blocks):
                 continue
@@ -40,9 +42,9 @@ class BedrockFormat(BlockFormat):
 
     def _clean_blocks(self, work: Work, index: int, blocks: list[Body]) -> list[Body]:
         kept: list[Body] = []
-        for block in blocks:
-            clean: Body | None = _with_text_id(work, index, block)
-            block = clean
+        for given in blocks:
+            block = _with_text_id(work, index, given)
+            clean: Body | None = block
             if "text" in block and not text_of(block["text"]).strip():
                 clean = None
                 work.report("B7", index, "dropped", "the text was blank")
@@ -136,8 +138,8 @@ def _is_fine(work: Work, block: Body) -> bool:
     call = block.get("toolUse")
     if is_body(call):
         name = call.get("name")
-        is_usual = type(call.get("input")) is dict and type(name) is str and type(call.get("toolUseId")) is str
-        return is_usual and work.names.get(name) == name
+        is_usual = type(call.get("input")) is dict and type(call.get("toolUseId")) is str
+        return is_usual and type(name) is str and work.names.get(name) == name
     result = block.get("toolResult")
     return is_body(result) and bool(result.get("content")) and type(result.get("toolUseId")) is str
 

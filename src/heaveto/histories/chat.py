@@ -21,8 +21,9 @@ class ChatFormat:
     def clean(self, work: Work) -> None:
         """Empty lists and nulls, names, arguments (O7, O9, O12, A8, M6)."""
         messages = work.messages
-        for index, message in enumerate(messages):
-            assert message is not None
+        for index, given in enumerate(messages):
+            assert given is not None
+            message = given
             require_own(message, index, "chat")
             role = message.get("role")
             if role == "assistant":

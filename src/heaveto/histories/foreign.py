@@ -36,4 +36,6 @@ def _foreign_block(block: Body, shape: Shape) -> str:
     kind = text_of(block.get("type"))
     if shape != "anthropic" and kind in ("tool_use", "tool_result"):
         return f"a {kind} block"
-    return "" if shape == "bedrock" else next((f"a {key} block" for key in ("toolUse", "toolResult") if key in block), "")
+    return (
+        "" if shape == "bedrock" else next((f"a {key} block" for key in ("toolUse", "toolResult") if key in block), "")
+    )

@@ -222,8 +222,8 @@ def _is_fine(work: Work, part: Body, role: str) -> bool:
     call = part.get("functionCall")
     if is_body(call) and role == "model":
         name = call.get("name")
-        is_usual = type(call.get("args")) is dict and type(name) is str and type(call.get("id")) is not int
-        return is_usual and work.names.get(name) == name
+        is_usual = type(call.get("args")) is dict and type(call.get("id")) is not int
+        return is_usual and type(name) is str and work.names.get(name) == name
     return False
 
 

@@ -53,11 +53,13 @@ def repair(
     Args:
         history: the provider's own list of messages, contents or input items, or a whole request body. Objects of an
             SDK that can dump themselves are read like the dicts they dump to.
-        provider: its format, one of `heaveto.histories.formats()`.
+        provider: its format, one of `heaveto.histories.formats()`. "gemini" signs calls where the body names a model
+            that wants it, or other calls are signed; "gemini-3" always does.
         texts: other words for results that are made up, by why there is none: "unknown", "pending", "malformed".
         orphans: what becomes of results without a call: they are dropped, or quoted as words of the user.
         pending: ids of calls on which somebody still works. They are answered so, and not as errors.
-        awaited: ids of calls that your next input answers: at the end of the history they are left open.
+        awaited: ids of calls that your next input answers: at the end of the history they are left open. As in
+            `pending` and `results`, they are those of the history that is passed in.
         results: results that you know, by the id of their call, or a function that returns one or None.
 
     Raises:

@@ -166,8 +166,9 @@ def json_words(value: object) -> str:
     """Return any value as JSON text, on one line; what JSON cannot say is said as Python does."""
     try:
         return msgspec.json.encode(value, enc_hook=repr).decode()
-    except UnicodeEncodeError:  # half of a surrogate pair: the other encoder escapes it
-        return json.dumps(value, separators=(",", ":"), default=repr, skipkeys=True)
+    except UnicodeEncodeError:  # half of a surrogate pair, which no server takes
+        text = json.dumps(value, separators=(",", ":"), default=repr, skipkeys=True, ensure_ascii=False)
+        return text.encode("utf-8", "replace").decode()
     except (RecursionError, TypeError, ValueError):  # deeper than any provider takes, or keys that are no text
         return _repr(value)
 

@@ -131,7 +131,7 @@ def _put_back(history: Sequence[Object], kept: list[int], repaired: list[Object]
     outs = aligned([history[index] for index in kept], repaired)
     at = [kept[out.origin] if out.origin is not None else -1 for out in outs]
     whole = list(repaired)
-    for index in [index for index in range(len(history)) if index not in set(kept)]:
+    for index in sorted(set(range(len(history))).difference(kept)):
         place = max((place + 1 for place, origin in enumerate(at) if 0 <= origin < index), default=0)
         whole.insert(place, history[index])
         at.insert(place, index)

@@ -34,7 +34,7 @@ def repair_messages(lines: Lines, provider: str, places: Sequence[int]) -> Repai
         done.output = b"".join(part for record in records for part in _ended(record, records, lines.newline))
         return done
     parts: list[bytes] = []
-    rest = iter([place for place in range(len(records)) if place not in set(places)])
+    rest = iter(sorted(set(range(len(records))).difference(places)))
     following = next(rest, None)
     model = decoded(records[places[0]].raw) if places else ""
     for out in aligned(messages, result.history):

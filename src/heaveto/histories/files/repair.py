@@ -24,7 +24,13 @@ from heaveto.histories.files.transcript import Repaired, repair_transcript
 _AGENTS: dict[Kind, Agent] = {"claude-code": CLAUDE_CODE, "codex": CODEX, "pi": PI}
 _APPENDED: tuple[Kind, ...] = ("claude-code", "codex", "pi", "gemini-cli")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2"}
+_PACKED = {
+    b"\x1f\x8b": "gzip",
+    b"PK\x03\x04": "zip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ\x00": "xz",
+    b"BZh": "bzip2",
+}
 _NO_MESSAGES = "no messages were found in it"
 
 
