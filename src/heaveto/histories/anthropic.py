@@ -8,10 +8,10 @@ from typing import cast
 from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
+from heaveto.core.wire_kinds import THINKING
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
-from heaveto.histories.foreign import require_own
-from heaveto.histories.server_tools import drop_unpaired, is_paused
+from heaveto.histories.server_tools import drop_unpaired, is_own, is_paused
 from heaveto.histories.work import (
     Body,
     Work,
@@ -25,7 +25,6 @@ from heaveto.histories.work import (
     words_of,
 )
 
-THINKING = ("thinking", "redacted_thinking")
 BREAKPOINTS = 4
 _ROLES = ("user", "assistant", "system")
 
@@ -38,7 +37,6 @@ class AnthropicFormat(BlockFormat):
         own_tools = False
         for index, message in enumerate(work.messages):
             assert message is not None
-            require_own(message, index, "anthropic")
             if message.get("role") not in _ROLES:
                 raise InvalidHistoryError(
                     index, f"has the role {message.get('role')!r}, not one of {', '.join(_ROLES)}"
@@ -53,7 +51,7 @@ class AnthropicFormat(BlockFormat):
             is_model = message.get("role") == "assistant"
             if blocks and all(_is_fine(work, block, is_model) for block in blocks):
                 continue
-            own_tools = own_tools or any(_is_own_tool(block) for block in blocks)
+            own_tools = own_tools or any(map(is_own, blocks))
             kept = self._clean_blocks(work, index, is_model, blocks)
             if not kept:
                 work.messages[index] = None
@@ -181,11 +179,6 @@ def _is_fine(work: Work, block: Body, is_model: bool) -> bool:
         is_usual = type(block.get("input")) is dict and type(block.get("id")) is str
         return is_model and is_usual and type(name) is str and work.names.get(name) == name
     return kind == "tool_result" and not block.get("is_error") and type(block.get("tool_use_id")) is str
-
-
-def _is_own_tool(block: Body) -> bool:
-    kind = text_of(block.get("type"))
-    return kind.endswith("_tool_result") or kind in ("server_tool_use", "mcp_tool_use")
 
 
 def _clean_call(work: Work, index: int, block: Body) -> Body:

@@ -10,7 +10,6 @@ from heaveto.core.repair.steps import Place
 from heaveto.core.wire_names import NOTHING
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
-from heaveto.histories.foreign import require_own
 from heaveto.histories.work import Body, Work, as_object, is_body, json_words, objects_at, text_of, texts_of, words_of
 
 _ROLES = ("user", "assistant")
@@ -24,7 +23,6 @@ class BedrockFormat(BlockFormat):
         """Blank texts, unsigned thinking, names, inputs, results that say nothing (B5, B7 to B9)."""
         for index, message in enumerate(work.messages):
             assert message is not None
-            require_own(message, index, "bedrock")
             if message.get("role") not in _ROLES:
                 raise InvalidHistoryError(
                     index, f"has the role {message.get('role')!r}, not one of {', '.join(_ROLES)}"

@@ -9,7 +9,6 @@ from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Quoted, Res
 from heaveto.core.repair.steps import Insert, Step
 from heaveto.core.wire_names import NOTHING, UNKNOWN_TOOL
 from heaveto.errors import InvalidHistoryError
-from heaveto.histories.foreign import require_own
 from heaveto.histories.work import Body, Work, as_object, is_body, json_words, objects_at, text_of, texts_of, words_of
 
 _BRIDGE = "Understood."
@@ -24,7 +23,6 @@ class ChatFormat:
         for index, given in enumerate(messages):
             assert given is not None
             message = given
-            require_own(message, index, "chat")
             role = message.get("role")
             if role == "assistant":
                 messages[index] = _clean_assistant(work, index, message)

@@ -10,7 +10,6 @@ from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
 from heaveto.core.wire_names import NO_SIGNATURE, NOTHING, wants_signatures
 from heaveto.histories.blocks import BlockFormat, settle_ends
-from heaveto.histories.foreign import require_own
 from heaveto.histories.work import Body, Work, as_object, is_body, is_list, json_words, objects_at, text_of
 
 _DATA = {
@@ -31,7 +30,6 @@ class GeminiFormat(BlockFormat):
         """Roles, empty parts, names, arguments and responses (G6 to G8, G15, G16, G18)."""
         for index, given in enumerate(work.messages):
             assert given is not None
-            require_own(given, index, "gemini")
             content = given
             parts = objects_at(content.get("parts"), index, "parts")
             role = _role(content, parts)

@@ -11,13 +11,14 @@ import msgspec
 from heaveto.core.repair import Change, Options, RepairReport, decide
 from heaveto.core.repair.decide import Carry
 from heaveto.core.repair.rules import Why, no_results
-from heaveto.errors import InvalidHistoryError
+from heaveto.errors import ConfigError, InvalidHistoryError
 from heaveto.events.contents import Json
 from heaveto.histories import views
 from heaveto.histories.anthropic import AnthropicFormat
 from heaveto.histories.bedrock import BedrockFormat
 from heaveto.histories.bodies import policy_for, settle_body
 from heaveto.histories.chat import ChatFormat
+from heaveto.histories.foreign import require_own
 from heaveto.histories.gemini import GeminiFormat
 from heaveto.histories.profiles import Family, Profile, profile_named
 from heaveto.histories.responses import ResponsesFormat
@@ -64,7 +65,8 @@ def repair(
 
     Raises:
         UnknownFormatError: there is no such format.
-        InvalidHistoryError: the history has not the shape of the format.
+        InvalidHistoryError: the history has not the shape of the format, or has that of another.
+        ConfigError: `pending` or `awaited` is a text.
     """
     profile = profile_named(provider)
     options = options_of(texts=texts, orphans=orphans, pending=pending, awaited=awaited, results=results)
@@ -84,6 +86,9 @@ def options_of(
     results: Results | None = None,
 ) -> Options:
     """Return the caller's wishes as the algorithm takes them."""
+    for name, ids in (("pending", pending), ("awaited", awaited)):
+        if isinstance(ids, str):
+            raise ConfigError(f"repair: {name} is one id, {ids!r}; pass a list of ids")
     return Options(
         texts=texts or {},
         quote_orphans=orphans == "quote",
@@ -127,13 +132,19 @@ def repair_messages(
     goes on behind it.
     """
     if not isinstance(history, list):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
-        raise InvalidHistoryError(None, f"must be a list of messages or a body, not {type(history).__name__}")
+        raise InvalidHistoryError(
+            None, f"must be a list of messages or a body, not {type(history).__name__}{_instead(history)}"
+        )
     if views.are_dicts(history):
         try:
             return _repaired(history, history, profile, options, settings, before, is_end)
         except InvalidHistoryError:
             pass  # something within is no dict: perhaps an object of an SDK, perhaps an error, which will be told below
     return _repaired(history, views.readable(history), profile, options, settings, before, is_end)
+
+
+def _instead(history: object) -> str:
+    return "; read JSON text with json.loads" if isinstance(history, str | bytes) else "; pass list(…)"
 
 
 def _repaired(
@@ -145,6 +156,8 @@ def _repaired(
     before: Carry | None,
     is_end: bool,
 ) -> Repaired:
+    if before is None:
+        require_own(readable, profile)
     chosen = _FORMATS[profile.family]
     work = Work(
         profile, list(readable), settings or {}, is_start=before is None, is_end=is_end, origins=range(len(history))
@@ -171,7 +184,9 @@ def _repaired(
 
 def _repair_body(body: Body, profile: Profile, options: Options) -> tuple[Body, RepairReport]:
     if profile.key not in body:
-        raise InvalidHistoryError(None, f"a body of {profile.name} must have {profile.key!r}")
+        raise InvalidHistoryError(
+            None, f"a request body of {profile.name} must have {profile.key!r}; pass messages as a list"
+        )
     history: object = body[profile.key]
     if isinstance(history, str) and profile.family == "responses":
         return body, RepairReport(profile.name)  # one text of the user, nothing to repair

@@ -15,10 +15,20 @@ from heaveto.clock import Clock, SystemClock
 from heaveto.core.request import ModelRequest, Profile
 from heaveto.errors import MissingExtraError, ModelError
 from heaveto.events.contents import Json
-from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model, PauseChunk
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import SdkClient, as_json, is_retryable, mapped, model_error, priced_chunk
+from heaveto.models.sdk import (
+    STATUS_OF,
+    SdkClient,
+    as_json,
+    checked_address,
+    is_retryable,
+    mapped,
+    model_error,
+    priced_chunk,
+    received,
+    refuse_error,
+)
 from heaveto.models.wire.anthropic import DEFAULT_MAX_TOKENS, AnthropicEncoder, CacheTime, continued
 from heaveto.models.wire.anthropic_answer import AnthropicAnswerReader
 
@@ -31,19 +41,6 @@ if TYPE_CHECKING:
 
 _PATH = "/v1/messages"
 _IN_MID_STREAM = 200
-_STATUS_OF = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 504,
-    "overloaded_error": 529,
-}
-"""What an error that comes in mid-stream, behind a status of 200, would have had as its status."""
 
 
 class AnthropicMessages(Model):
@@ -86,8 +83,9 @@ class AnthropicMessages(Model):
     ) -> None:
         self.name = model
         self.profile = Profile(name=provider)
-        self._api_key, self._base_url, self._timeout_seconds = api_key, base_url, timeout_seconds
-        self._prices, self._stream, self._provider = prices, stream, provider
+        self._api_key, self._base_url = api_key, checked_address(base_url)
+        self._timeout_seconds = timeout_seconds
+        self.prices, self._stream, self._provider = prices, stream, provider
         self._clock = clock or SystemClock()
         self._encoder = AnthropicEncoder(
             provider=provider, max_tokens=max_tokens, cache=_cache_time(cache), provider_tools=provider_tools
@@ -109,6 +107,7 @@ class AnthropicMessages(Model):
             with _mapped(self._clock, reader):
                 async with _answer(client, body, stream=self._stream) as events:
                     async for event in events:
+                        refuse_error(event)
                         for chunk in reader.feed(event):
                             yield priced_chunk(self, chunk)
             if not reader.is_paused:
@@ -118,10 +117,6 @@ class AnthropicMessages(Model):
             body = continued(asked, reader.blocks, reader.container)
         for chunk in reader.end():
             yield chunk
-
-    def priced(self, usage: Usage) -> Usage:
-        """Return the usage with its cost by the prices that were given."""
-        return usage if self._prices is None else self._prices.priced(usage)
 
     async def aclose(self) -> None:
         """Close the connections. A client that was passed in is left open."""
@@ -172,7 +167,7 @@ async def _answer(
     asked = _sent(client, {**body, "stream": True})
     events = await client.post(_PATH, cast_to=object, stream=True, stream_cls=AsyncStream[object], **asked)
     async with events:
-        yield aiter(events)
+        yield received(events)
 
 
 def _sent(client: AnthropicClient, body: dict[str, Any]) -> dict[str, Any]:
@@ -203,6 +198,6 @@ def _model_error(error: Exception, clock: Clock) -> ModelError:
         return ModelError(f"the credentials cannot be used: {error}")
     judged = model_error(error, anthropic, clock)
     if isinstance(error, anthropic.APIStatusError) and error.status_code == _IN_MID_STREAM:
-        judged.status = _STATUS_OF.get(error.type or "", 500)
+        judged.status = STATUS_OF.get(error.type or "", 500)
         judged.retryable = is_retryable(judged.status)
     return judged

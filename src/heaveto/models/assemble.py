@@ -14,6 +14,7 @@ from heaveto.events.contents import Blob, FileRef, FunctionCall, FunctionRespons
 from heaveto.events.records import Usage
 from heaveto.ids import IdSource
 from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, PauseChunk, TextChunk, ThoughtChunk, UsageChunk
+from heaveto.models.storable import storable, storable_part, well_formed
 
 _ARGUMENTS = msgspec.json.Decoder(dict[str, Any])
 _CHARACTERS_PER_TOKEN = 4
@@ -45,7 +46,7 @@ class _Streamed:
     @property
     def text(self) -> str:
         self.fragments = ["".join(self.fragments)]
-        return _well_formed(self.fragments[0])
+        return well_formed(self.fragments[0])
 
     def give_way(self, part: Part) -> bool:
         """Make room for a part that was streamed as this before it came whole; return whether anything is left."""
@@ -80,7 +81,7 @@ class _Call:
     def add(self, chunk: CallChunk) -> None:
         self.name = self.name or chunk.name
         self.provider_id = self.provider_id or chunk.provider_id
-        self.data = chunk.data if chunk.data is not None else self.data
+        self.data = storable(chunk.data) if chunk.data is not None else self.data
         if chunk.args:
             self.args.append(chunk.args)
 
@@ -124,8 +125,8 @@ class Assembler:
                 self._feed_part(part)
             case UsageChunk(usage=usage):
                 self._usage = usage
-            case EndChunk():
-                self._end = chunk
+            case EndChunk(reason=reason, model=model, data=data):
+                self._end = EndChunk(well_formed(reason), chunk.cut, well_formed(model), storable(data))
             case PauseChunk():
                 self._pause()
             case _:
@@ -166,6 +167,7 @@ class Assembler:
 
     def _feed_part(self, part: Part) -> None:
         self._open = None
+        part = storable_part(part)
         last = self._slots[-1] if self._slots else None
         if isinstance(last, _Streamed) and not last.give_way(part):
             self._slots.pop()
@@ -213,10 +215,10 @@ class Assembler:
         invalid = truncated or args is None
         return FunctionCall(
             call_id=call.call_id,
-            name=_well_formed(call.name),
+            name=well_formed(call.name),
             args={} if invalid or args is None else args,
-            provider_id=_well_formed(call.provider_id) or None,
-            raw_args=_well_formed(raw) if invalid else None,
+            provider_id=well_formed(call.provider_id) or None,
+            raw_args=well_formed(raw) if invalid else None,
             defect="truncated" if truncated else "invalid" if invalid else "",
             provider=self._provider,
             data=call.data,
@@ -269,13 +271,6 @@ def _is_repeated(call: FunctionCall, seen: set[tuple[str, str, bytes]]) -> bool:
     repeated = key in seen
     seen.add(key)
     return repeated
-
-
-def _well_formed(text: str) -> str:
-    """Join surrogate halves that arrived in two fragments, and replace those without a partner: no store takes them."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _tokens(characters: int) -> int:

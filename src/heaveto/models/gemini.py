@@ -29,10 +29,10 @@ from heaveto.core.request import ModelRequest, Profile
 from heaveto.core.wire_names import gemini_name, wants_signatures
 from heaveto.errors import ConfigError, MissingExtraError, ModelError
 from heaveto.events.contents import Json
-from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
+from heaveto.models.httpx_stream import opened
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import SdkClient, mapped, priced_chunk, retry_after_seconds
+from heaveto.models.sdk import SdkClient, checked_address, mapped, priced_chunk, retry_after_seconds, unreadable
 from heaveto.models.wire.gemini import GeminiEncoder
 from heaveto.models.wire.gemini_answer import GeminiAnswerReader
 from heaveto.models.wire.gemini_errors import refusal
@@ -90,9 +90,10 @@ class Gemini(Model):
     ) -> None:
         self.name = model
         self.profile = Profile(name=provider)
-        self._api_key, self._base_url, self._project, self._location = api_key, base_url, project, location
+        self._api_key, self._base_url = api_key, checked_address(base_url)
+        self._project, self._location = project, location
         self._client_options, self._timeout_seconds = client_options, timeout_seconds
-        self._prices, self._stream = prices, stream
+        self.prices, self._stream = prices, stream
         self._clock = clock or SystemClock()
         signed = wants_signatures(model) if signatures is None else signatures
         self._encoder = GeminiEncoder(provider=provider, signatures=signed, provider_tools=provider_tools)
@@ -119,10 +120,6 @@ class Gemini(Model):
         for chunk in reader.end():
             yield priced_chunk(self, chunk)
 
-    def priced(self, usage: Usage) -> Usage:
-        """Return the usage with its cost by the prices that were given."""
-        return usage if self._prices is None else self._prices.priced(usage)
-
     async def aclose(self) -> None:
         """Close the connections. An own httpx client is left open."""
         await self._http.aclose()
@@ -135,7 +132,7 @@ class Gemini(Model):
         """Send a request and give its answer, refusals raised; the socket is closed on every way out."""
         url = _streaming(head.url) if self._stream else head.url
         headers = {name: value for name, value in head.headers.items() if name not in _SENT_BY_SDK}
-        async with http.stream("POST", url, content=body, headers=headers) as response:
+        async with opened(http, http.build_request("POST", url, content=body, headers=headers)) as response:
             if response.status_code != 200:
                 wish = retry_after_seconds(response.headers, self._clock)
                 raise refusal(_decoded(await response.aread()), status=response.status_code, retry_after_seconds=wish)
@@ -266,7 +263,7 @@ def _decoded(body: bytes) -> object:
 def _mapped(reader: GeminiAnswerReader) -> Generator[None, None, None]:
     import httpx
 
-    with mapped((httpx.HTTPError, UnicodeDecodeError), _model_error, reader):
+    with mapped((httpx.HTTPError,), _model_error, reader):
         yield
 
 
@@ -277,4 +274,4 @@ def _model_error(error: Exception) -> ModelError:
         return ModelError(
             f"{type(error).__name__}: {error}", retryable=not isinstance(error, httpx.UnsupportedProtocol)
         )
-    return ModelError(f"the server sent an event that is not JSON: {error}", retryable=True)
+    return unreadable(error)

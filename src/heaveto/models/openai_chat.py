@@ -7,21 +7,19 @@ does not know are kept.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from heaveto.clock import Clock, SystemClock
 from heaveto.core.request import ModelRequest, Profile
-from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
-from heaveto.models.openai_sdk import openai_client, openai_errors
+from heaveto.models.openai_sdk import openai_client, openai_errors, opened
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import as_json, priced_chunk
+from heaveto.models.sdk import as_json, priced_chunk, refuse_error
 from heaveto.models.wire.openai_chat import OpenAIChatEncoder
 from heaveto.models.wire.openai_chat_answer import ChatAnswerReader
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI, AsyncStream
+    from openai import AsyncOpenAI
 
 _PATH = "/chat/completions"
 
@@ -58,7 +56,7 @@ class OpenAIChat(Model):
     ) -> None:
         self.name = model
         self.profile = Profile(name=provider, thoughts=False)
-        self._prices, self._stream = prices, stream
+        self.prices, self._stream = prices, stream
         self._clock = clock or SystemClock()
         self._encoder = OpenAIChatEncoder(provider=provider, reasoning_content=reasoning_content)
         self._client = openai_client("OpenAIChat", api_key, base_url, timeout_seconds, client)
@@ -75,35 +73,23 @@ class OpenAIChat(Model):
         reader = ChatAnswerReader()
         with openai_errors(self._clock, reader):
             if self._stream:
-                async with _opened(client, body) as events:
+                asked = {"stream_options": {"include_usage": True}, **body, "stream": True}
+                async with opened(client, _PATH, _sent(client, asked)) as events:
                     async for event in events:
+                        refuse_error(event)
                         for chunk in reader.feed(event):
                             yield priced_chunk(self, chunk)
             else:
                 answer: object = await client.post(_PATH, cast_to=object, **_sent(client, body))
+                refuse_error(answer)
                 for chunk in reader.feed(answer):
                     yield priced_chunk(self, chunk)
         for chunk in reader.end():
             yield chunk
 
-    def priced(self, usage: Usage) -> Usage:
-        """Return the usage with its cost by the prices that were given."""
-        return usage if self._prices is None else self._prices.priced(usage)
-
     async def aclose(self) -> None:
         """Close the connections. A client that was passed in is left open."""
         await self._client.aclose()
-
-
-@asynccontextmanager
-async def _opened(client: AsyncOpenAI, body: dict[str, Any]) -> AsyncGenerator[AsyncStream[object], None]:
-    """Ask for a stream, and close its socket on every way out."""
-    from openai import AsyncStream
-
-    asked = _sent(client, {"stream_options": {"include_usage": True}, **body, "stream": True})
-    stream = await client.post(_PATH, cast_to=object, stream=True, stream_cls=AsyncStream[object], **asked)
-    async with stream:
-        yield stream
 
 
 def _sent(client: AsyncOpenAI, body: dict[str, Any]) -> dict[str, Any]:

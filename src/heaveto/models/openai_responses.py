@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,16 +17,16 @@ from heaveto.clock import Clock, SystemClock
 from heaveto.core.request import Held, ModelRequest, Profile
 from heaveto.errors import ModelError
 from heaveto.events.contents import Json
-from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
-from heaveto.models.openai_sdk import openai_client, openai_errors
+from heaveto.models.openai_sdk import openai_client, openai_errors, opened
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import as_json, priced_chunk
+from heaveto.models.sdk import as_json, priced_chunk, refuse_error
 from heaveto.models.wire.openai_responses import OpenAIResponsesEncoder
 from heaveto.models.wire.openai_responses_answer import ResponsesAnswerReader
+from heaveto.models.wire.reading import as_object
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI, AsyncStream
+    from openai import AsyncOpenAI
 
 logger = logging.getLogger("heaveto")
 
@@ -111,7 +111,7 @@ class OpenAIResponses(Model):
     ) -> None:
         self.name = model
         self.profile = Profile(name=provider)
-        self._held, self._prices, self._stream = held, prices, stream
+        self._held, self.prices, self._stream = held, prices, stream
         self._clock = clock or SystemClock()
         self._encoder, self._thoughtless = (
             OpenAIResponsesEncoder(provider=provider, provider_tools=provider_tools, thoughts=thoughts)
@@ -145,10 +145,6 @@ class OpenAIResponses(Model):
                 self._reasons = self._reasons and simpler.encrypted
                 manner = simpler
 
-    def priced(self, usage: Usage) -> Usage:
-        """Return the usage with its cost by the prices that were given."""
-        return usage if self._prices is None else self._prices.priced(usage)
-
     async def aclose(self) -> None:
         """Close the connections. A client that was passed in is left open."""
         await self._client.aclose()
@@ -159,14 +155,16 @@ class OpenAIResponses(Model):
         reader = ResponsesAnswerReader(provider=self.profile.name, held=manner.held is not None)
         with openai_errors(self._clock, reader):
             if self._stream:
-                async with _opened(client, body) as events:
+                async with opened(client, _PATH, as_json(body)) as events:
                     async for event in events:
+                        _refuse(event)
                         for chunk in reader.feed(event):
                             yield chunk
                         if reader.failure is not None:
                             break
             else:
                 answer: object = await client.post(_PATH, cast_to=object, **as_json(body))
+                _refuse(answer)
                 for chunk in reader.feed(answer):
                     yield chunk
         if reader.failure is not None:
@@ -190,12 +188,7 @@ def _check(request: ModelRequest) -> None:
         raise ModelError(f"Generation.extra must not set {', '.join(wrong)}: what is sent is the session's log")
 
 
-@asynccontextmanager
-async def _opened(client: AsyncOpenAI, body: bytes) -> AsyncGenerator[AsyncStream[object], None]:
-    """Ask for a stream, and close its socket on every way out."""
-    from openai import AsyncStream
-
-    asked = as_json(body)
-    stream = await client.post(_PATH, cast_to=object, stream=True, stream_cls=AsyncStream[object], **asked)
-    async with stream:
-        yield stream
+def _refuse(event: object) -> None:
+    """A response has its error in itself, with its items and its usage; anything else with an error is only that."""
+    if as_object(event).get("object") != "response":
+        refuse_error(event)

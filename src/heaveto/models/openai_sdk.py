@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
 
 from heaveto.clock import Clock
 from heaveto.errors import MissingExtraError, ModelError
-from heaveto.models.sdk import AnswerReader, SdkClient, mapped, model_error
+from heaveto.models.sdk import AnswerReader, SdkClient, checked_address, mapped, model_error, received
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -22,7 +22,12 @@ _FINAL_TYPES = ("invalid_request_error", "authentication_error", "permission_err
 def openai_client(
     wanted_by: str, api_key: str | None, base_url: str | None, timeout_seconds: float | None, given: AsyncOpenAI | None
 ) -> SdkClient[AsyncOpenAI]:
-    """Return a client that makes itself at its first use, or the one that was given; both without retries."""
+    """Return a client that makes itself at its first use, or the one that was given; both without retries.
+
+    Raises:
+        ConfigError: `base_url` is no address.
+    """
+    checked_address(base_url)
 
     def connect() -> AsyncOpenAI:
         try:
@@ -42,12 +47,24 @@ def openai_client(
     return SdkClient(connect, lambda made: made.close(), patient)
 
 
+@asynccontextmanager
+async def opened(client: AsyncOpenAI, path: str, asked: dict[str, Any]) -> AsyncGenerator[AsyncIterator[object], None]:
+    """Ask for a stream and give its events; its socket is closed on every way out."""
+    from openai import AsyncStream
+
+    stream = await client.post(path, cast_to=object, stream=True, stream_cls=AsyncStream[object], **asked)
+    async with stream:
+        yield received(stream)
+
+
 @contextmanager
 def openai_errors(clock: Clock, reader: AnswerReader) -> Generator[None, None, None]:
     """Raise the SDK's errors as ours."""
+    import httpx2
     import openai
 
-    with mapped((openai.OpenAIError,), lambda error: _model_error(error, clock), reader):
+    # While it reads the body of a refusal the SDK lets the errors of its HTTP library through.
+    with mapped((openai.OpenAIError, httpx2.HTTPError), lambda error: _model_error(error, clock), reader):
         yield
 
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
 from heaveto.clock import Clock
-from heaveto.errors import ModelError
+from heaveto.errors import ConfigError, ModelError
 from heaveto.models.base import Chunk, Model, UsageChunk
+from heaveto.models.wire.reading import as_object, as_text
 
 Client = TypeVar("Client")
 
@@ -86,8 +88,12 @@ class SdkClient(Generic[Client]):
 def mapped(
     errors: tuple[type[Exception], ...], as_model_error: Callable[[Exception], ModelError], reader: AnswerReader
 ) -> Generator[None, None, None]:
-    """The one seam where an SDK's errors become ours. A connection that breaks behind the end is no error."""
-    expected: tuple[type[Exception], ...] = (*errors, json.JSONDecodeError)
+    """The one seam where an SDK's errors become ours. A connection that breaks behind the end is no error.
+
+    Besides `errors` these are what reading an answer that is no JSON raises: broken UTF-8, numbers without end, nesting
+    that nobody can follow.
+    """
+    expected: tuple[type[Exception], ...] = (*errors, ValueError, RecursionError)
     try:
         yield
     except expected as error:
@@ -106,16 +112,96 @@ def model_error(error: Exception, sdk: Any, clock: Clock) -> ModelError:
         headers = found.response.headers
         wish = _WISHES.get(headers.get("x-should-retry"))
         return ModelError(
-            str(error), status=found.status_code, retryable=is_retryable(found.status_code) if wish is None else wish,
+            _words(found), status=found.status_code,
+            retryable=is_retryable(found.status_code) if wish is None else wish,
             retry_after_seconds=retry_after_seconds(headers, clock), body=found.body,
         )  # fmt: skip
     if isinstance(found, sdk.APIConnectionError):
         return ModelError(f"{error} {error.__cause__ or ''}".strip(), retryable=True)
     if isinstance(found, sdk.APIError):  # an error event in mid-stream
         return ModelError(str(error), retryable=True, body=found.body)
-    if isinstance(error, json.JSONDecodeError):
-        return ModelError(f"the server sent an event that is not JSON: {error}", retryable=True)
+    if isinstance(error, ValueError | RecursionError):
+        return unreadable(error)
     return ModelError(f"the connection broke: {error}", retryable=True)
+
+
+STATUS_OF = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""What an error that comes behind a status of 200, in mid-stream or instead of an answer, would have had as its status,
+by the types that Anthropic documents and others took over."""
+
+
+def refuse_error(answer: object) -> None:
+    """Raise the error that came whole, behind a status of 200, instead of an answer. Gateways do that.
+
+    Raises:
+        ModelError: that is what came.
+    """
+    error = as_object(answer).get("error")
+    if not error:
+        return
+    told = as_object(error)
+    code = told.get("code")
+    status = code if isinstance(code, int) else STATUS_OF.get(as_text(told.get("type")))
+    words = as_text(told.get("message")) or str(error)
+    raise ModelError(words, status=status, retryable=status is None or is_retryable(status), body=error)
+
+
+async def received(events: Any) -> AsyncIterator[object]:
+    """Give the events of an SDK's stream, or the one body in JSON that came instead of a stream: an error, an answer.
+
+    The SDKs look for events in such a body, find none, and take it for a stream that has ended.
+    """
+    if events.response.headers.get("content-type", "").startswith("application/json"):
+        yield json.loads(await events.response.aread())
+        return
+    async for event in events:
+        yield event
+
+
+def unreadable(error: Exception) -> ModelError:
+    """Return the error of an answer that is no JSON, or of a request that HTTP cannot say: a key with umlauts."""
+    if isinstance(error, UnicodeEncodeError):
+        return ModelError(f"the request cannot be sent: {error}")
+    return ModelError(f"the server sent what is not JSON: {error}", retryable=True)
+
+
+def checked_address(base_url: str | None) -> str | None:
+    """Return the address of a server as it is.
+
+    Raises:
+        ConfigError: it is none that can be asked.
+    """
+    if base_url is None:
+        return None
+    try:
+        parts = urlsplit(base_url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and base_url.isprintable()
+        port = parts.port
+    except ValueError:
+        is_address, port = False, None
+    if not is_address or port == 0:
+        raise ConfigError(f"base_url {base_url!r} is no address: give one such as http://localhost:11434/v1")
+    return base_url
+
+
+def _words(error: Any) -> str:
+    """Return what the server said: in the message of Anthropic's SDK that is lost among the rest of the body."""
+    match error.body:
+        case {"error": {"message": str(words)}}:
+            return f"Error code: {error.status_code} - {words}"
+        case _:
+            return str(error)
 
 
 def as_json(body: object) -> dict[str, Any]:
@@ -156,5 +242,5 @@ def retry_after_seconds(headers: Mapping[str, str], clock: Clock) -> float | Non
 def _timestamp(http_date: str) -> float | None:
     try:
         return parsedate_to_datetime(http_date).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -153,6 +153,10 @@ async def _stream(live: LiveRun, agent: LlmAgent, draft: LiveDraft) -> Message:
                 live.draft_grew(draft)
     live.check()
     answer = draft.assembler.finish()
+    if (
+        answer.end is None and not answer.parts
+    ):  # a proxy's page behind a status of 200, say: no answer that said nothing
+        raise ModelError(f"{agent.model.name} gave no answer: its stream ended before it began", retryable=True)
     live.forget_draft(draft.message_id)
     live.drafts[draft.message_id] = draft  # until it is staged: a stop in a callback must not lose it
     end = answer.end

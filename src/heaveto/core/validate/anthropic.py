@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from heaveto.core.json_values import Body, objects
 from heaveto.core.validate.anthropic_blocks import shape_violation
 from heaveto.core.validate.anthropic_pairing import pairing_violation, server_violation, undeclared_violation
 from heaveto.core.validate.anthropic_thinking import Thinking, choice_violation, tail_violation, thinking_violation
-from heaveto.core.validate.turns import Turn, rejected, turns_of
-from heaveto.core.validate.violation import Body, Violation, objects
+from heaveto.core.validate.anthropic_turns import Turn, rejected, turns_of
+from heaveto.core.validate.violation import Violation
 
 
 def validate(

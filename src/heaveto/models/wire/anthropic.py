@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, assert_never
 
 from heaveto.core.request import Generation, ModelRequest, Turn
+from heaveto.core.wire_kinds import THINKING
 from heaveto.core.wire_names import NOTHING, wire_id, wire_name
 from heaveto.events.contents import (
     Blob,
@@ -38,7 +39,6 @@ Block = dict[str, Any]
 CacheTime: TypeAlias = Literal["5m", "1h"]
 DEFAULT_MAX_TOKENS = 8192
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-_THINKING = ("thinking", "redacted_thinking")
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 _NOTHING = {"type": "text", "text": NOTHING}
 """What stands for a user turn without content: the turn must be there, and must not be empty (A9, A24)."""
@@ -98,7 +98,7 @@ class AnthropicEncoder:
     def _model_blocks(self, parts: tuple[Part, ...]) -> list[Block]:
         paired = _paired_ids(parts)
         blocks = [block for part in parts if (block := self._model_block(part, paired)) is not None]
-        while blocks and blocks[-1].get("type") in _THINKING:
+        while blocks and blocks[-1].get("type") in THINKING:
             blocks.pop()  # a stop came right after it: nothing that it led to is there (F28)
         return blocks
 
@@ -133,8 +133,13 @@ def encode(request: ModelRequest, *, provider: str = "anthropic") -> dict[str, A
 
 
 def continued(body: dict[str, Any], blocks: Sequence[Block], container: str) -> dict[str, Any]:
-    """Return the request that has a paused answer go on: the same, with what was answered so far at its end (F22)."""
-    further = {**body, "messages": [*body["messages"], {"role": "assistant", "content": list(blocks)}]}
+    """Return the request that has a paused answer go on: the same, with what was answered so far at its end (F22).
+
+    Empty texts, which the provider gives and does not take (A10), stay out. If nothing came so far, the same is asked.
+    """
+    content = [block for block in blocks if block.get("type") != "text" or sendable_text(str(block.get("text", "")))]
+    so_far = [{"role": "assistant", "content": content}] if content else []
+    further = {**body, "messages": [*body["messages"], *so_far]}
     return {"container": container, **further} if container else further
 
 

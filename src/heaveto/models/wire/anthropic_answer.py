@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast
 
 import msgspec
 
+from heaveto.core.wire_kinds import SERVER_CALLS
 from heaveto.events.contents import Json, Opaque, Part, ProviderCall, ProviderResult, Text, Thought
 from heaveto.events.records import Usage
 from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, TextChunk, ThoughtChunk, UsageChunk
-from heaveto.models.wire.fields import json_text
 from heaveto.models.wire.reading import as_count, as_object, as_text
 
 Block = dict[str, Any]
 PAUSED = "pause_turn"
 _CUT = ("max_tokens", "model_context_window_exceeded", "refusal")
 _GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
-_SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 _CALL_FIELDS = ("type", "id", "name", "input")
 _MESSAGE_FIELDS = ("type", "role", "content", "model", "stop_reason", "usage")
 
@@ -150,7 +150,7 @@ class AnthropicAnswerReader:
         follows_text = bool(self.blocks) and self.blocks[-1].get("type") == "text"
         self.blocks.append(block)
         if growing.kind == "tool_use":
-            given = json_text(block.get("input")) if block.get("input") and not growing.json else ""
+            given = json.dumps(block.get("input")) if block.get("input") and not growing.json else ""
             return [CallChunk(self._first + index, args=given)] if given else []
         part = self._part(block, follows_text=follows_text)
         return [] if part is None else [PartChunk(part)]
@@ -166,7 +166,7 @@ class AnthropicAnswerReader:
                 return Thought(text=as_text(block.get("thinking")), signature=signature, provider=provider, data=block)
             case {"type": "thinking"}:
                 return None
-            case {"id": str(call_id)} if kind in _SERVER_CALLS:
+            case {"id": str(call_id)} if kind in SERVER_CALLS:
                 return ProviderCall(id=call_id, name=as_text(block.get("name")), provider=provider, data=block)
             case {"tool_use_id": str(call_id)} if kind.endswith("_tool_result"):
                 return ProviderResult(id=call_id, provider=provider, data=block)
@@ -207,7 +207,7 @@ class _Growing:
         if text.strip():
             try:
                 self._block["input"] = msgspec.json.decode(text)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, ValueError, RecursionError):
                 return None
         return self._block
 

@@ -25,7 +25,8 @@ def refusal(body: object, *, status: int | None = None, retry_after_seconds: flo
     status = status if status is not None else code if isinstance(code, int) else None
     details = as_objects(error.get("details"))
     wait = next((seconds for detail in details if (seconds := _wait(detail)) is not None), retry_after_seconds)
-    words = error.get("message") or (body if isinstance(body, str) and body.strip() else f"status {status}")
+    told = error.get("message") or as_text(fields.get("error")) or as_text(body).strip()
+    words = told or f"status {status}"
     kind = error.get("status")
     return ModelError(
         f"{words} ({kind})" if isinstance(kind, str) else str(words),

@@ -7,6 +7,7 @@ from typing import Any, cast
 from heaveto.events.contents import Json
 from heaveto.events.records import Usage
 from heaveto.models.base import CallChunk, Chunk, EndChunk, TextChunk, ThoughtChunk, UsageChunk
+from heaveto.models.wire.reading import as_count, as_object, as_objects, as_text
 
 _CUT = ("length", "content_filter")
 _SPOKEN = ("content", "refusal")
@@ -34,16 +35,16 @@ class ChatAnswerReader:
 
     def feed(self, event: object) -> list[Chunk]:
         """Return the chunks of one streamed event, or of a whole completion."""
-        body = _object(event)
-        self._model = _text(body.get("model")) or self._model
+        body = as_object(event)
+        self._model = as_text(body.get("model")) or self._model
         if body.get("id"):
             self._data["id"] = body["id"]
         chunks: list[Chunk] = []
-        for choice in _objects(body.get("choices"))[:1]:
-            chunks += self._message(_object(choice.get("delta") or choice.get("message")))
-            self._reason = _text(choice.get("finish_reason")) or self._reason
+        for choice in as_objects(body.get("choices"))[:1]:
+            chunks += self._message(as_object(choice.get("delta") or choice.get("message")))
+            self._reason = as_text(choice.get("finish_reason")) or self._reason
         usage = body.get("usage")
-        return [*chunks, UsageChunk(_usage(_object(usage)))] if usage else chunks
+        return [*chunks, UsageChunk(_usage(as_object(usage)))] if usage else chunks
 
     def end(self) -> list[Chunk]:
         """Return the closing chunk; nothing if the provider never closed the answer (F30)."""
@@ -54,24 +55,24 @@ class ChatAnswerReader:
 
     def _message(self, message: dict[str, Any]) -> list[Chunk]:
         chunks: list[Chunk] = []
-        thought = next((words for key in _REASONING if (words := _text(message.get(key)))), "")
+        thought = next((words for key in _REASONING if (words := as_text(message.get(key)))), "")
         if thought:
             chunks.append(ThoughtChunk(thought))
-        chunks += [TextChunk(words) for key in _SPOKEN if (words := _text(message.get(key)))]
-        chunks += [self._call(call) for call in _objects(message.get("tool_calls"))]
+        chunks += [TextChunk(words) for key in _SPOKEN if (words := as_text(message.get(key)))]
+        chunks += [self._call(call) for call in as_objects(message.get("tool_calls"))]
         for key, value in message.items():
             if key not in _MESSAGE_FIELDS and value is not None:
                 self._data[key] = _joined(self._data.get(key), value)
         return chunks
 
     def _call(self, call: dict[str, Any]) -> CallChunk:
-        function = _object(call.get("function"))
+        function = as_object(call.get("function"))
         extra = {key: value for key, value in call.items() if key not in _CALL_FIELDS}
         return CallChunk(
             index=self._index(call),
-            name=_text(function.get("name")),
-            provider_id=_text(call.get("id")),
-            args=_text(function.get("arguments")),
+            name=as_text(function.get("name")),
+            provider_id=as_text(call.get("id")),
+            args=as_text(function.get("arguments")),
             data=extra or None,
         )
 
@@ -85,12 +86,13 @@ class ChatAnswerReader:
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    prompt, completion = _object(usage.get("prompt_tokens_details")), _object(usage.get("completion_tokens_details"))
+    prompt = as_object(usage.get("prompt_tokens_details"))
+    completion = as_object(usage.get("completion_tokens_details"))
     return Usage(
-        input_tokens=_count(usage.get("prompt_tokens")),
-        output_tokens=_count(usage.get("completion_tokens")),
-        cached_tokens=_count(prompt.get("cached_tokens")),
-        reasoning_tokens=_count(completion.get("reasoning_tokens")),
+        input_tokens=as_count(usage.get("prompt_tokens")),
+        output_tokens=as_count(usage.get("completion_tokens")),
+        cached_tokens=as_count(prompt.get("cached_tokens")),
+        reasoning_tokens=as_count(completion.get("reasoning_tokens")),
     )
 
 
@@ -101,19 +103,3 @@ def _joined(before: Json, value: Json) -> Json:
     if isinstance(before, list) and isinstance(value, list):
         return [*cast("list[object]", before), *cast("list[object]", value)]
     return value
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[dict[str, Any]]:
-    return [_object(item) for item in cast("list[object]", value)] if isinstance(value, list) else []
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from heaveto.errors import ModelError
 from heaveto.events.contents import Json, Opaque, Text, Thought
 from heaveto.events.records import Usage
 from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, TextChunk, ThoughtChunk, UsageChunk
+from heaveto.models.wire.reading import as_count, as_object, as_objects, as_text
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 _BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
@@ -52,34 +53,34 @@ class ResponsesAnswerReader:
 
     def feed(self, event: object) -> list[Chunk]:
         """Return the chunks of one streamed event, or of a whole response."""
-        body = _object(event)
-        kind = _text(body.get("type"))
+        body = as_object(event)
+        kind = as_text(body.get("type"))
         if body.get("object") == "response":
             return self._response(body)
         if kind in _ENDS:
-            return self._response(_object(body.get("response")), kind.removeprefix("response."))
+            return self._response(as_object(body.get("response")), kind.removeprefix("response."))
         if kind in _BEGINNINGS:
-            self._head(_object(body.get("response")))
+            self._head(as_object(body.get("response")))
         if kind == "error":
-            self._fail(_object(body.get("error")) or body)
-        return self._of_item(kind, _count(body.get("output_index")), body)
+            self._fail(as_object(body.get("error")) or body)
+        return self._of_item(kind, as_count(body.get("output_index")), body)
 
     def _of_item(self, kind: str, index: int, body: dict[str, Any]) -> list[Chunk]:
         match kind:
             case "response.output_item.added":
-                return self._begin(index, _object(body.get("item")))
+                return self._begin(index, as_object(body.get("item")))
             case "response.output_item.done":
-                return self._finish(index, _object(body.get("item")))
+                return self._finish(index, as_object(body.get("item")))
             case "response.output_text.delta" | "response.refusal.delta":
-                return self._streamed(index, TextChunk(_text(body.get("delta"))))
+                return self._streamed(index, TextChunk(as_text(body.get("delta"))))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                return self._streamed(index, ThoughtChunk(_text(body.get("delta"))))
-            case "response.reasoning_summary_part.added" if _count(body.get("summary_index")):
+                return self._streamed(index, ThoughtChunk(as_text(body.get("delta"))))
+            case "response.reasoning_summary_part.added" if as_count(body.get("summary_index")):
                 return self._streamed(index, ThoughtChunk(_BETWEEN_SUMMARIES))
             case "response.function_call_arguments.delta":
-                return self._arguments(index, _text(body.get("delta")))
+                return self._arguments(index, as_text(body.get("delta")))
             case "response.custom_tool_call_input.delta":
-                return self._arguments(index, _escaped(_text(body.get("delta"))))
+                return self._arguments(index, _escaped(as_text(body.get("delta"))))
             case _:
                 return []
 
@@ -94,26 +95,26 @@ class ResponsesAnswerReader:
         return [EndChunk(reason=self._reason or self._status, cut=not complete, model=self._model, data=data or None)]
 
     def _head(self, response: dict[str, Any]) -> None:
-        self._id = _text(response.get("id")) or self._id
-        self._model = _text(response.get("model")) or self._model
+        self._id = as_text(response.get("id")) or self._id
+        self._model = as_text(response.get("model")) or self._model
 
     def _response(self, response: dict[str, Any], status: str = "") -> list[Chunk]:
         """How it ended; and all of its items, if nothing of them was streamed."""
         self._head(response)
-        self._status = _text(response.get("status")) or status
-        self._reason = _text(_object(response.get("incomplete_details")).get("reason"))
+        self._status = as_text(response.get("status")) or status
+        self._reason = as_text(as_object(response.get("incomplete_details")).get("reason"))
         chunks: list[Chunk] = []
         if not self._items:
-            for index, item in enumerate(_objects(response.get("output"))):
+            for index, item in enumerate(as_objects(response.get("output"))):
                 chunks += self._finish(index, item)
         if self._status == "failed":
-            self._fail(_object(response.get("error")))
-        usage = _object(response.get("usage"))
+            self._fail(as_object(response.get("error")))
+        usage = as_object(response.get("usage"))
         return [*chunks, UsageChunk(_usage(usage))] if usage else chunks
 
     def _fail(self, error: dict[str, Any]) -> None:
-        code = _text(error.get("code")) or _text(error.get("type")).removeprefix("error")
-        message = _text(error.get("message")) or "the response failed"
+        code = as_text(error.get("code")) or as_text(error.get("type")).removeprefix("error")
+        message = as_text(error.get("message")) or "the response failed"
         self._failure = ModelError(message, retryable=not code or code in _PASSING, body=error)
 
     def _streamed(self, index: int, chunk: TextChunk | ThoughtChunk) -> list[Chunk]:
@@ -134,7 +135,7 @@ class ResponsesAnswerReader:
         if custom:
             data["type"] = "custom_tool_call"
         self._sent[index] = opening = _OPENING if custom else ""
-        name, call_id = _text(item.get("name")), _text(item.get("call_id"))
+        name, call_id = as_text(item.get("name")), as_text(item.get("call_id"))
         return CallChunk(index, name=name, provider_id=call_id, args=opening, data=data or None)
 
     def _arguments(self, index: int, text: str) -> list[Chunk]:
@@ -163,15 +164,16 @@ class ResponsesAnswerReader:
                 return []
 
     def _message(self, item: dict[str, Any], *, streamed: bool) -> list[Chunk]:
-        texts = [_text(part.get("text")) or _text(part.get("refusal")) for part in _objects(item.get("content"))]
+        texts = [as_text(part.get("text")) or as_text(part.get("refusal")) for part in as_objects(item.get("content"))]
         phase = item.get("phase")
         if phase:  # models that give one want it back
             return [PartChunk(Text(text="".join(texts), provider=self._provider, data={"phase": phase}))]
         return [] if streamed else [TextChunk(text) for text in texts if text]
 
     def _reasoning(self, item: dict[str, Any]) -> list[Chunk]:
-        texts = [_text(part.get("text")) for part in (*_objects(item.get("summary")), *_objects(item.get("content")))]
-        signature = _text(item.get("encrypted_content")) or None
+        told = (*as_objects(item.get("summary")), *as_objects(item.get("content")))
+        texts = [as_text(part.get("text")) for part in told]
+        signature = as_text(item.get("encrypted_content")) or None
         words = _BETWEEN_SUMMARIES.join(text for text in texts if text)
         if not words and signature is None:
             return []
@@ -179,10 +181,10 @@ class ResponsesAnswerReader:
 
     def _rest_of_call(self, index: int, item: dict[str, Any]) -> list[Chunk]:
         chunks: list[Chunk] = [] if index in self._sent else [self._call_head(index, item)]
-        whole = _text(item.get("arguments"))
+        whole = as_text(item.get("arguments"))
         if item.get("type") == "custom_tool_call":
             closing = "" if item.get("status") == "incomplete" else '"}'
-            whole = f"{_OPENING}{_escaped(_text(item.get('input')))}{closing}"
+            whole = f"{_OPENING}{_escaped(as_text(item.get('input')))}{closing}"
         rest = whole.removeprefix(self._sent[index])
         if rest and whole.startswith(self._sent[index]):
             chunks.append(CallChunk(index, args=rest))
@@ -198,26 +200,10 @@ def _escaped(text: str) -> str:
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    read, written = _object(usage.get("input_tokens_details")), _object(usage.get("output_tokens_details"))
+    read, written = as_object(usage.get("input_tokens_details")), as_object(usage.get("output_tokens_details"))
     return Usage(
-        input_tokens=_count(usage.get("input_tokens")),
-        output_tokens=_count(usage.get("output_tokens")),
-        cached_tokens=_count(read.get("cached_tokens")),
-        reasoning_tokens=_count(written.get("reasoning_tokens")),
+        input_tokens=as_count(usage.get("input_tokens")),
+        output_tokens=as_count(usage.get("output_tokens")),
+        cached_tokens=as_count(read.get("cached_tokens")),
+        reasoning_tokens=as_count(written.get("reasoning_tokens")),
     )
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[dict[str, Any]]:
-    return [_object(item) for item in cast("list[object]", value)] if isinstance(value, list) else []
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0

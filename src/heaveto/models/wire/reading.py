@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+_BEYOND = 2**63
+
 
 def as_object(value: object) -> dict[str, Any]:
     """Return an object as it is."""
@@ -21,5 +23,7 @@ def as_text(value: object) -> str:
 
 
 def as_count(value: object) -> int:
-    """Return an integer as it is."""
-    return value if isinstance(value, int) else 0
+    """Return a whole number from 0 to what a log can hold. Some servers write whole numbers as ``12.0``."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value) if 0 <= value < _BEYOND else 0

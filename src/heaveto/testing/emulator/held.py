@@ -15,6 +15,7 @@ Item = dict[str, Any]
 Looked = tuple[int, Body]
 """A status and a body."""
 _USABLE = ("completed", "incomplete")
+_NO_ITEMS = openai_error(400, "Invalid type for 'items': expected an array of objects.", param="items")
 
 
 class Job(Protocol):
@@ -137,6 +138,8 @@ class HeldResponses:
 
     def converse(self, body: Body) -> Looked:
         """POST /v1/conversations."""
+        if not _are_items(body):
+            return 400, _NO_ITEMS
         head: Body = {
             "id": f"conv_{self._next()}", "object": "conversation", "created_at": int(self._now()),
             "metadata": body.get("metadata") or {},
@@ -167,6 +170,8 @@ class HeldResponses:
         found = self.conversations.get(name)
         if found is None:
             return 404, _no("Conversation", name)
+        if not _are_items(body):
+            return 400, _NO_ITEMS
         added = [self._with_id(item) for item in listed(body.get("items"))]
         found.items += added
         return 200, _page(added, "asc")
@@ -187,13 +192,14 @@ class HeldResponses:
             yield from kept.items
 
     def _with_id(self, item: Item) -> Item:
-        kind = item.get("type") or "message"
+        given = item.get("type")
+        kind = given if given and isinstance(given, str) else "message"
         made = {"id": f"{ITEM_IDS.get(kind, 'item')}_in_{self._next()}", "type": kind, "status": "completed"}
         content = item.get("content")
         if kind == "message" and isinstance(content, str):
             spoken = "output_text" if item.get("role") == "assistant" else "input_text"
             return {**made, **item, "content": [{"type": spoken, "text": content}]}
-        return {**made, **item}
+        return {**made, **item, "type": kind}
 
     def _next(self) -> int:
         self._minted += 1
@@ -206,6 +212,10 @@ def input_items(body: Body) -> list[Item]:
     if isinstance(given, str):
         return [{"type": "message", "role": "user", "content": given}]
     return listed(given)
+
+
+def _are_items(body: Body) -> bool:
+    return all(isinstance(item, dict) for item in listed(body.get("items")))
 
 
 def _conversation_id(body: Body) -> str:

@@ -127,7 +127,8 @@ class Routes:
     def _response(self, asked: Asked) -> Route:
         stored = self._held.stored.get(asked.names["id"])
         if stored is not None and isinstance(stored.job, BackgroundJob) and asked.query.get("stream") == "true":
-            return Follow(stored.job, int(asked.query.get("starting_after", "-1")))
+            after = asked.query.get("starting_after", "")
+            return Follow(stored.job, int(after) if after.isdecimal() else -1)
         return Look("openai-responses", lambda: self._held.show(asked.names["id"]))
 
     def _count_responses(self, asked: Asked) -> Looked:

@@ -96,6 +96,7 @@ class Emulator:
             strict_signatures=strict_signatures, call_ids=gemini_call_ids,
         )  # fmt: skip
         self._broken: BaseException | None = None
+        self._beyond = 0  # requests for which the script had no step left
         self._arrivals = asyncio.Condition()
         self._server: LoopbackServer | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -129,11 +130,12 @@ class Emulator:
         return self.exchanges[number]
 
     def assert_done(self) -> None:
-        """Raise AssertionError if a request was refused, a step failed by itself, or steps are left over."""
+        """Raise AssertionError if a request was refused, a step failed, or the script was too long or too short."""
         if self._broken is not None:
             raise AssertionError(f"a step of the script raised {self._broken!r}") from self._broken
         for place, exchange in enumerate(self.exchanges):
             assert exchange.violation is None, f"request {place} broke {exchange.violation}"
+        assert not self._beyond, f"{self._beyond} more requests came than the {self._script.played} steps of the script"
         assert not self._script.left, f"these steps were not asked for: {self._script.left}"
 
     async def __aenter__(self) -> Emulator:
@@ -165,7 +167,10 @@ class Emulator:
         return self._server
 
     async def _app(self, scope: Message, receive: Callable[[], Any], send: Send) -> None:
-        asked = _asked(scope, await _read(receive))
+        raw = await _read(receive)
+        if raw is None:
+            return
+        asked = _asked(scope, raw)
         route = self._routes.find(asked)
         exchange = Exchange(
             asked.body, asked.headers, self._clock.monotonic(), api=route.api, method=asked.method, path=asked.path
@@ -206,12 +211,15 @@ class Emulator:
     async def _generate(self, dialect: Dialect, asked: Asked, exchange: Exchange, reply: Reply) -> None:
         exchange.model = dialect.model(asked)
         reply.headers = dialect.headers(len(self.exchanges))
-        exchange.violation = self._unknown_model(dialect, exchange.model) or dialect.violation(asked)
+        exchange.violation = (
+            _no_object(dialect, asked) or self._unknown_model(dialect, exchange.model) or dialect.violation(asked)
+        )
         if exchange.violation is not None:
             await reply.json(exchange.violation.status, dialect.envelope(asked, exchange.violation.body))
             return
         actions = self._script.next_actions(asked.body, dialect.call_id)
         if actions is None:
+            self._beyond += 1
             words = f"script_exhausted: the emulator's script has only {self._script.played} steps"
             await reply.json(400, dialect.envelope(asked, dialect.error(400, words)))
             return
@@ -253,20 +261,30 @@ class Emulator:
 def _asked(scope: Message, raw: bytes) -> Asked:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-    return Asked(scope["method"], scope["path"], _decoded(raw), headers, query)
+    body = _decoded(raw)
+    return Asked(scope["method"], scope["path"], body or {}, headers, query, is_json=body is not None)
 
 
-async def _read(receive: Callable[[], Any]) -> bytes:
-    body = b""
+def _no_object(dialect: Dialect, asked: Asked) -> Violation | None:
+    if asked.is_json:
+        return None
+    return Violation("schema", 400, dialect.error(400, "The body of the request is not a JSON object."))
+
+
+async def _read(receive: Callable[[], Any]) -> bytes | None:
+    """Return the body of a request, or None if its client went away before it had sent all of it."""
+    body = bytearray()
     while True:
         message = await receive()
-        body += bytes(message.get("body", b""))
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
         if not message.get("more_body", False):
-            return body
+            return bytes(body)
 
 
-def _decoded(body: bytes) -> dict[str, Any]:
+def _decoded(body: bytes) -> dict[str, Any] | None:
     try:
         return _BODY.decode(body)
-    except msgspec.DecodeError:
-        return {}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

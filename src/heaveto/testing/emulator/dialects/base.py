@@ -20,7 +20,10 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request: its method and path, the query, the headers (lower case), the body, and what the path names."""
+    """A request: its method and path, the query, the headers (lower case), the body, and what the path names.
+
+    A body that is no JSON object is told as an empty one that is not `is_json`.
+    """
 
     method: str
     path: str
@@ -28,6 +31,7 @@ class Asked:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     query: Mapping[str, str] = field(default_factory=dict[str, str])
     names: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_json: bool = True
 
 
 @dataclass(frozen=True, slots=True)

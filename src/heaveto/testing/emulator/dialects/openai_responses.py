@@ -31,7 +31,10 @@ class OpenAIResponsesDialect(Dialect):
         before = self.held.context(body)
         if isinstance(before, Violation):
             return before
-        sent = self.held.resolved(input_items(body))
+        items = input_items(body)
+        if not all(isinstance(item, dict) for item in items):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return openai_responses.validate(body, **self.rules)
+        sent = self.held.resolved(items)
         if isinstance(sent, Violation):
             return sent
         return openai_responses.validate(
