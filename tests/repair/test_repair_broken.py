@@ -193,6 +193,8 @@ def test_a_role_that_gemini_has_not_keeps_calls_the_models() -> None:
         history = gemini([U(), asks("a"), R("a"), U("stop")])
         history[1] = {**history[1], "role": role}
         assert repair(history, "gemini-2.5")[0][1]["role"] == "model"
+    results = [{**gemini([R("a")])[0], "role": "tool"}, *gemini([U("stop")])]
+    assert repair(results, "gemini-2.5", orphans="quote")[0][0]["role"] == "user"
 
 
 SIGNED, UNSIGNED = {"thoughtSignature": "c2ln"}, gemini([U(), asks("a"), R("a"), asks("b"), R("b")])
