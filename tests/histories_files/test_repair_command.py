@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -198,3 +199,34 @@ def test_standard_input_may_hold_anything() -> None:
     """Bytes that are no UTF-8 go through as they are where they are not part of what is repaired."""
     result = repair("-", given=b"\xff\xfe\0\0")
     assert (result.exit_code, result.stdout_bytes) == (2, b"\xff\xfe\0\0")
+
+
+def test_what_is_no_file_is_told_by_its_name(tmp_path: Path) -> None:
+    """A directory, a link to nothing, and what only can be read."""
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    assert "is a directory" in repair(tmp_path).stderr
+    assert "is a link to nothing" in repair(tmp_path / "link").stderr
+    assert "there is no file" in repair(tmp_path / "gone").stderr
+    os.mkfifo(tmp_path / "pipe")
+    refused = repair("--in-place", tmp_path / "pipe")
+    assert (refused.exit_code, "cannot be replaced" in refused.stderr) == (2, True)
+
+
+def test_a_pipe_of_the_shell_can_be_read() -> None:
+    """As in ``heaveto repair <(jq .request log.json)``: a path that is no file, and cannot be resolved."""
+    reader, writer = os.pipe()
+    os.write(writer, b'[{"role": "user", "content": "hello"}]')
+    os.close(writer)
+    done = repair("--check", f"/dev/fd/{reader}")
+    os.close(reader)
+    assert (done.exit_code, "nothing is broken" in done.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(("provider", "code"), [("gemini", 0), ("gemini-2.5", 0), ("gemini-3", 1)])
+def test_a_dump_of_gemini_2_5_is_not_called_broken(provider: str, code: int, tmp_path: Path) -> None:
+    """Unsigned calls are wrong for Gemini 3 only, which the messages do not name (G10, G13)."""
+    path = tmp_path / "contents.json"
+    called, answered = {"functionCall": {"name": "t", "args": {}}}, {"functionResponse": {"name": "t", "response": {}}}
+    parts = [("user", {"text": "hello"}), ("model", called), ("user", answered)]
+    path.write_text(json.dumps([{"role": role, "parts": [part]} for role, part in parts]))
+    assert repair("--check", "--provider", provider, path).exit_code == code

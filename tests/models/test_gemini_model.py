@@ -12,13 +12,14 @@ from tests.models.raw_server import HEAD, RawServer, chunk, event, events, whole
 
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn
+from heaveto.core.wire_names import wants_signatures
 from heaveto.errors import ModelError
 from heaveto.events.contents import FunctionCall, FunctionResponse, Text
 from heaveto.events.records import Usage
 from heaveto.ids import SystemIds
 from heaveto.models.assemble import Assembled, Assembler
 from heaveto.models.base import TextChunk
-from heaveto.models.gemini import Gemini, wants_signatures
+from heaveto.models.gemini import Gemini
 from heaveto.models.prices import Prices
 from heaveto.runner.runner import Runner
 from heaveto.testing import Emulator, call, hang, say, think

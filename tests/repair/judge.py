@@ -13,12 +13,13 @@ from heaveto import RepairReport, repair, validate
 from heaveto.core.wire_names import NO_SIGNATURE
 
 _ALL_WAYS: dict[str, list[dict[str, Any]]] = {
-    "gemini": [{"signatures": True, "vertex": True}],
+    "gemini": [{"vertex": True}],
+    "gemini-3": [{"signatures": True, "vertex": True}],
     "gemini-2.5": [{"vertex": True}],
     "mistral": [{"version": version} for version in (7, 11, 13, 15)],
     "bedrock": [{"family": family} for family in ("anthropic", "nova", "qwen", "other")],
 }
-_FORMATS = {"gemini-2.5": "gemini"}
+_FORMATS = {"gemini-2.5": "gemini", "gemini-3": "gemini"}
 LENIENT = ("minimax-anthropic",)
 """Formats of which little is known: what nobody has reported their validators let pass, and a repair does not."""
 

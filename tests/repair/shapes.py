@@ -213,6 +213,7 @@ WRITERS: dict[str, Callable[..., History]] = {
     "minimax-anthropic": anthropic,
     "gemini": gemini,
     "gemini-2.5": gemini,
+    "gemini-3": gemini,
     "bedrock": bedrock,
 }
 """How each format is written."""

@@ -20,7 +20,7 @@ from heaveto.histories.profiles import profile_named
 from heaveto.histories.repair import repair_closely, repair_in_parts, sight_of
 from heaveto.histories.work import Work
 
-_EACH = 2_000 if os.environ.get("CI") else 150
+_EACH = 500 if os.environ.get("CI") else 150
 _OPTIONS = (
     Options(),
     Options(quote_orphans=True),

@@ -30,7 +30,7 @@ async def test_a_broken_conversation_takes_the_next_message() -> None:
         added = await settle_held_calls(api, conversation=held, results={"call_1": "seen"})
         assert [item["call_id"] for item in added] == ["call_1", "call_2"]
         assert added[0]["output"] == "seen"
-        assert "may or may not have been carried out" in added[1]["output"]
+        assert "may or may not have taken effect" in added[1]["output"]
         assert await settle_held_calls(api, conversation=held) == []
         assert (await api.responses.create(input=[USER], **asked)).output_text == "ok"
 

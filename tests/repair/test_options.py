@@ -28,7 +28,7 @@ def test_a_made_up_result_claims_nothing_that_is_not_known() -> None:
     """F34: neither that the call failed nor that it was stopped; that it may have taken effect, and to check."""
     told = json.loads(repair(chat(OPEN), "openai")[0][3]["content"])
     assert told["status"] == "unknown"
-    assert "may have taken effect" in told["error"]
+    assert "may or may not have taken effect" in told["error"]
     assert "Check before doing it again" in told["error"]
 
 
@@ -86,7 +86,7 @@ def test_results_that_the_caller_knows_are_used(provider: str) -> None:
     repaired, report = repair(history, provider, results=known)
     assert "42" in str(repaired)
     assert "unused" not in str(repaired)
-    assert "not recorded" not in str(repaired)
+    assert "No result was recorded" not in str(repaired)
     assert repair(history, provider, results=known.get) == (repaired, report)
     assert refusal(repaired, provider) is None
 
@@ -234,7 +234,7 @@ def test_dangling_calls_of_contents_are_answered_in_place() -> None:
         dumped = [content.model_dump(mode="json", by_alias=True, exclude_none=True) for content in contents]
         tail = [*dumped, *gemini([U()])]
         assert refusal(tail, "gemini-2.5") is None, seed
-        made = str(dumped).count("not recorded")
+        made = str(dumped).count("No result was recorded")
         assert added == made
         if contents == before:
             assert added == 0

@@ -82,7 +82,9 @@ def told(history: History, provider: str) -> str:
             numbers[call_id] = len([word for word in words if word.isdigit()]) + 1
             words.append(str(numbers[call_id]))
         elif kind == "result":
-            words.append(f"?{numbers[call_id]}" if "not recorded" in value else f"={numbers[call_id]}:{value}")
+            words.append(
+                f"?{numbers[call_id]}" if "No result was recorded" in value else f"={numbers[call_id]}:{value}"
+            )
         elif value != "Understood." and call_id + value not in ("A.", "U."):
             words.append(call_id)
     return " ".join(words)
@@ -140,7 +142,7 @@ def test_an_unanswered_call_beside_one_without_an_id_is_answered() -> None:
     repaired, report = repair(history, "gemini-2.5")
     responses = [part["functionResponse"]["response"] for part in repaired[2]["parts"]]
     assert responses[0] == {"output": "one"}
-    assert "not recorded" in responses[1]["error"]
+    assert "No result was recorded" in responses[1]["error"]
     assert [change.rule for change in report.changes] == ["G1"]
 
 

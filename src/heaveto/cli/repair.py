@@ -88,15 +88,26 @@ def _require_sense(files: tuple[Path, ...], options: _Options) -> None:
     if options.in_place and Path("-") in files:
         raise click.UsageError("stdin cannot be replaced; leave --in-place out")
     for path in files:
-        if path != Path("-") and not path.is_file():
-            raise click.UsageError(f"there is no file {path}")
+        if path != Path("-"):
+            _require_readable(path, options)
+
+
+def _require_readable(path: Path, options: _Options) -> None:
+    """Refuse what is no file; what only can be read, such as a pipe of the shell, cannot be replaced."""
+    if not path.exists():
+        told = f"{path} is a link to nothing" if path.is_symlink() else f"there is no file {path}"
+        raise click.UsageError(told)
+    if path.is_dir():
+        raise click.UsageError(f"{path} is a directory; name the files in it")
+    if options.in_place and not path.is_file():
+        raise click.UsageError(f"{path} is no regular file and cannot be replaced; leave --in-place out")
 
 
 def _repair(path: Path, options: _Options) -> int:
     """Repair one file and return the exit code."""
     try:
-        original = None if path == Path("-") else Original.read(path)
-        data = original.data if original is not None else sys.stdin.buffer.read()
+        original = Original.read(path) if path.is_file() and path != Path("-") else None
+        data = original.data if original is not None else _read_stream(path)
         found = repair_file(data, options.provider)
         backup = None
         if options.in_place and original is not None and found.is_changed:
@@ -112,6 +123,10 @@ def _repair(path: Path, options: _Options) -> int:
         raise click.ClickException(f"{path}: {error.strerror or error}") from error
     _report(path, found, backup, options)
     return _exit_code(found, options)
+
+
+def _read_stream(path: Path) -> bytes:
+    return sys.stdin.buffer.read() if path == Path("-") else path.read_bytes()
 
 
 def _exit_code(found: FileRepair, options: _Options) -> int:
@@ -174,7 +189,7 @@ def _verdict(found: FileRepair, backup: Path | None, options: _Options) -> str:
     ]
     counted = " and ".join(part for part in parts if part) or "nothing was changed"
     if options.check and found.is_changed:
-        counted = f"{counted} needed; the file was left as it is"
+        counted = f"{counted}{' needed' if found.changes else ''}; the file was left as it is"
     accepted = found.messages and not (found.refused or found.problems)
     verdict = _green("; no rule known here refuses the result") if accepted else ""
     kept = f"; the old file is {backup}" if backup is not None else ""

@@ -183,12 +183,11 @@ def as_json(value: Json) -> str:
 
 _UNRECORDED: dict[str, str] = {
     "unknown": (
-        "The outcome of this call was not recorded. It may or may not have been carried out, and may have taken "
-        "effect. Check before doing it again."
+        "No result was recorded for this call. It may or may not have taken effect. Check before doing it again."
     ),
-    "pending": _OPEN["pending"],
+    "pending": "This call is still pending. It has neither succeeded nor failed yet.",
     "malformed": (
-        "The arguments of this call could not be read, and no result of it was recorded. Call again with valid "
+        "The arguments of this call were no JSON object, and no result was recorded for it. Call again with valid "
         "arguments if it is still needed."
     ),
 }

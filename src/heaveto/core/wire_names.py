@@ -19,6 +19,8 @@ NOTHING = "."
 NO_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 """The documented stand-in ``skip_thought_signature_validator`` in base64, as the field's type wants it (G10)."""
 
+_GENERATION = re.compile(r"gemini-(\d+)")
+
 
 class IdRule(msgspec.Struct, frozen=True):
     """Which ids of calls a format takes, and the form of those that replace others."""
@@ -74,18 +76,35 @@ def gemini_name(name: str) -> str:
     return GEMINI_NAMES.fit(name)
 
 
-def unique(wanted: str, taken: Container[str], *, then: str = "", fit: Callable[[str], str] = str) -> str:
+def wants_signatures(model: str) -> bool:
+    """Whether a Gemini insists on thought signatures, by its name: from 3 on, and what is always the latest (G10)."""
+    found = _GENERATION.search(model)
+    return int(found[1]) >= 3 if found else "gemini-" in model and model.endswith("-latest")
+
+
+def unique(
+    wanted: str,
+    taken: Container[str],
+    *,
+    then: str = "",
+    fit: Callable[[str], str] = str,
+    counts: dict[str, int] | None = None,
+) -> str:
     """Return the first free one of: `wanted`, `then`, and the latter with ``_2``, ``_3`` and so on (F20).
 
-    What is made is put through `fit`, so that it stays within what a format takes.
+    What is made is put through `fit`, so that it stays within what a format takes. `counts` remembers where to go on,
+    for many calls with one id.
     """
     if wanted not in taken:
         return wanted
     if then and then not in taken:
         return then
-    base, count = then or wanted, 2
+    base = then or wanted
+    count = 2 if counts is None else counts.get(base, 2)
     while (free := fit(f"{base}_{count}")) in taken:
         count += 1
+    if counts is not None:
+        counts[base] = count + 1
     return free
 
 

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import cast
 
 from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
 from heaveto.core.wire_kinds import THINKING
+from heaveto.errors import InvalidHistoryError
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
 from heaveto.histories.glance import SAID, WORDS, Fitting, Grammar, Look, Seen, grammar
 from heaveto.histories.profiles import Profile
-from heaveto.histories.server_tools import drop_unpaired, is_own
-from heaveto.histories.work import Body, Work, as_object, json_words, objects_at, text_of, texts_of, words_of
+from heaveto.histories.server_tools import drop_unpaired, is_own, is_paused
+from heaveto.histories.work import (
+    Body,
+    Work,
+    as_object,
+    is_body,
+    is_list,
+    json_words,
+    objects_at,
+    text_of,
+    texts_of,
+    words_of,
+)
+
+BREAKPOINTS = 4
+_ROLES = ("user", "assistant", "system")
 
 _ATTACHED = ("image", "document")
 _FOLLOWS = grammar(words="words said calls", said="words said calls", calls="results", results="words said calls")
@@ -48,6 +64,10 @@ class AnthropicFormat(BlockFormat):
         own_tools = False
         for index, message in enumerate(work.messages):
             assert message is not None
+            if message.get("role") not in _ROLES:
+                raise InvalidHistoryError(
+                    index, f"has the role {message.get('role')!r}, not one of {', '.join(_ROLES)}"
+                )
             content = message.get("content")
             if isinstance(content, str):
                 if not content.strip():
@@ -84,8 +104,10 @@ class AnthropicFormat(BlockFormat):
                 case "tool_use":
                     clean = self.text(f"[Call of {block.get('name')} with {json_words(block.get('input'))}]")
                     work.report("A27", index, "quoted", "a user cannot call", call_id=text_of(block.get("id")))
-                case "tool_result" if block.get("is_error") is True:
-                    clean = _clean_error(work, index, block, images)
+                case "tool_result":
+                    clean = work.with_text_id(block, "tool_use_id", index)
+                    if clean.get("is_error") is True:
+                        clean = _clean_error(work, index, clean, images)
                 case "thinking" if not block.get("signature"):
                     clean = None
                     work.report("A16", index, "dropped", "thinking without a signature")
@@ -102,9 +124,11 @@ class AnthropicFormat(BlockFormat):
         return [*kept, *images] if changed else blocks
 
     def settle(self, work: Work) -> None:
-        """Results alone where that is wanted, and both ends (A12, A24)."""
+        """Results alone where that is wanted, both ends, system messages, marks for the cache (A12, A24 to A26)."""
+        _limit_breakpoints(work)
         if work.profile.results_alone:
             set_apart(work, self, _is_result, "A3")
+        work.left_open = work.left_open or is_paused(work.messages)
         settle_ends(work, self, head="A24", tail="A12")
         if any(message is not None and message.get("role") == "system" for message in work.messages):
             _slide_systems(work)
@@ -142,6 +166,8 @@ def _seen_by_model(blocks: list[Body], names: Fitting) -> Seen | None:
         if type(block) is not dict:
             return None
         kind = block.get("type")
+        if "cache_control" in block:
+            return None  # a rule for all of them together (A26)
         if kind == "tool_use":
             name, call_id = block.get("name"), block.get("id")
             if type(name) is not str or type(call_id) is not str or not call_id or not names[name]:
@@ -166,6 +192,8 @@ def _seen_by_user(blocks: list[Body], profile: Profile) -> Seen | None:
         if type(block) is not dict:
             return None
         kind = block.get("type")
+        if "cache_control" in block:
+            return None
         if kind == "tool_result":
             call_id = block.get("tool_use_id")
             if has_words or type(call_id) is not str or not call_id or not _says_something(block):
@@ -190,6 +218,37 @@ def _says_something(result: Body) -> bool:
     return not result.get("is_error") or (type(content) is str and content != "")
 
 
+def breakpoints_in(messages: Iterable[object]) -> int:
+    """Return how many blocks are marked with ``cache_control``."""
+    return sum(len(_marked(message)) for message in messages)
+
+
+def _marked(message: object) -> list[int]:
+    content: object = message.get("content") if is_body(message) else None
+    blocks = content if is_list(content) else []
+    return [number for number, block in enumerate(blocks) if is_body(block) and block.get("cache_control")]
+
+
+def _limit_breakpoints(work: Work) -> None:
+    """Of too many marks the oldest go (A26)."""
+    beside = [*_listed(work.settings.get("system")), *_listed(work.settings.get("tools"))]
+    excess = breakpoints_in(work.messages) + sum(bool(block.get("cache_control")) for block in beside) - BREAKPOINTS
+    for place, message in enumerate(work.messages):
+        marked = _marked(message)[: max(excess, 0)]
+        if message is None or not marked:
+            continue
+        blocks = list(cast("list[Body]", message["content"]))
+        for number in marked:
+            blocks[number] = {key: value for key, value in blocks[number].items() if key != "cache_control"}
+            work.report("A26", work.origins[place], "edited", f"a request has no more than {BREAKPOINTS} cache_control")
+        work.messages[place] = {**message, "content": blocks}
+        excess -= len(marked)
+
+
+def _listed(value: object) -> list[Body]:
+    return [block for block in value if is_body(block)] if is_list(value) else []
+
+
 def _is_result(block: Body) -> bool:
     return block.get("type") == "tool_result"
 
@@ -202,11 +261,13 @@ def _is_fine(work: Work, block: Body, is_model: bool) -> bool:
         return type(words) is str and words != "" and not words.isspace()
     if kind == "tool_use":
         name = block.get("name")
-        return is_model and type(block.get("input")) is dict and type(name) is str and work.names.get(name) == name
-    return kind == "tool_result" and not block.get("is_error")
+        is_usual = type(block.get("input")) is dict and type(block.get("id")) is str
+        return is_model and is_usual and type(name) is str and work.names.get(name) == name
+    return kind == "tool_result" and not block.get("is_error") and type(block.get("tool_use_id")) is str
 
 
 def _clean_call(work: Work, index: int, block: Body) -> Body:
+    block = work.with_text_id(block, "id", index)
     name, call_id = text_of(block.get("name")), text_of(block.get("id"))
     fitting = work.fit_name(name, work.profile.names)
     if fitting != name:

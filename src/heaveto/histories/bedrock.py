@@ -9,11 +9,13 @@ from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
 from heaveto.core.wire_names import NOTHING
+from heaveto.errors import InvalidHistoryError
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
 from heaveto.histories.glance import SAID, WORDS, Fitting, Grammar, Look, Seen, grammar
 from heaveto.histories.profiles import Profile
 from heaveto.histories.work import Body, Work, as_object, is_body, json_words, objects_at, text_of, texts_of, words_of
 
+_ROLES = ("user", "assistant")
 _ATTACHED = ("document", "video")
 _FOLLOWS = grammar(words="said calls", said="words", calls="results", results="said calls")
 
@@ -44,6 +46,10 @@ class BedrockFormat(BlockFormat):
         """Blank texts, unsigned thinking, names, inputs, results that say nothing (B5, B7 to B9)."""
         for index, message in enumerate(work.messages):
             assert message is not None
+            if message.get("role") not in _ROLES:
+                raise InvalidHistoryError(
+                    index, f"has the role {message.get('role')!r}, not one of {', '.join(_ROLES)}"
+                )
             blocks = objects_at(message.get("content"), index, "content")
             if blocks and all(_is_fine(work, block) for block in blocks):
                 continue
@@ -57,7 +63,8 @@ class BedrockFormat(BlockFormat):
 
     def _clean_blocks(self, work: Work, index: int, blocks: list[Body]) -> list[Body]:
         kept: list[Body] = []
-        for block in blocks:
+        for given in blocks:
+            block = _with_text_id(work, index, given)
             clean: Body | None = block
             if "text" in block and not text_of(block["text"]).strip():
                 clean = None
@@ -197,14 +204,24 @@ def _is_fine(work: Work, block: Body) -> bool:
     call = block.get("toolUse")
     if is_body(call):
         name = call.get("name")
-        return type(call.get("input")) is dict and type(name) is str and work.names.get(name) == name
+        is_usual = type(call.get("input")) is dict and type(call.get("toolUseId")) is str
+        return is_usual and type(name) is str and work.names.get(name) == name
     result = block.get("toolResult")
-    return is_body(result) and bool(result.get("content"))
+    return is_body(result) and bool(result.get("content")) and type(result.get("toolUseId")) is str
 
 
 def _held(block: Body, key: str) -> Body:
     held: object = block.get(key)
     return held if is_body(held) else {}
+
+
+def _with_text_id(work: Work, index: int, block: Body) -> Body:
+    key = "toolUse" if "toolUse" in block else "toolResult"
+    held: object = block.get(key)
+    if not is_body(held):
+        return block
+    told = work.with_text_id(held, "toolUseId", index)
+    return block if told is held else {**block, key: told}
 
 
 def _is_signed(block: Body) -> bool:

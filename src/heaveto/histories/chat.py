@@ -8,6 +8,7 @@ from heaveto.core import notes
 from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Quoted, Result, Turn
 from heaveto.core.repair.steps import Insert, Step
 from heaveto.core.wire_names import NOTHING, UNKNOWN_TOOL
+from heaveto.errors import InvalidHistoryError
 from heaveto.histories.glance import SAID, WORDS, Fitting, Grammar, Look, Seen, grammar
 from heaveto.histories.profiles import Profile
 from heaveto.histories.work import Body, Work, as_object, is_body, json_words, objects_at, text_of, texts_of, words_of
@@ -55,12 +56,18 @@ class ChatFormat:
     def clean(self, work: Work) -> None:
         """Empty lists and nulls, names, arguments (O7, O9, O12, A8, M6)."""
         messages = work.messages
-        for index, message in enumerate(messages):
-            assert message is not None
+        for index, given in enumerate(messages):
+            assert given is not None
+            message = given
             role = message.get("role")
             if role == "assistant":
                 messages[index] = _clean_assistant(work, index, message)
-            elif (content := message.get("content")) is None:
+                continue
+            if type(role) is not str:
+                raise InvalidHistoryError(index, "has no role; is it a message of this format?")
+            if role == "tool":
+                messages[index] = message = work.with_text_id(message, "tool_call_id", index)
+            if (content := message.get("content")) is None:
                 messages[index] = {**message, "content": ""}
                 work.report(_rule(work, "O9"), index, "edited", "content was null")
             elif role == "tool" and type(content) is list:
@@ -141,8 +148,11 @@ def _clean_assistant(work: Work, index: int, message: Body) -> Body | None:
     if calls is not None:
         message = {key: value for key, value in message.items() if key != "tool_calls"}
         work.report("O7", index, "edited", "tool_calls was empty")
-    if message.get("content") or message.get("function_call"):
+    if message.get("content") or message.get("function_call") or message.get("audio"):
         return message
+    if work.profile.bridged and (refusal := text_of(message.get("refusal"))):
+        work.report("M6", index, "edited", "its refusal is its content now")
+        return {**message, "content": refusal}
     if work.profile.bridged:
         work.report("M6", index, "dropped", "it had neither content nor calls")
         return None
@@ -166,7 +176,8 @@ def _clean_calls(work: Work, index: int, message: Body) -> Body:
 
 
 def _clean_call(work: Work, index: int, call: Body) -> Body:
-    kind = "custom" if call.get("type") == "custom" else "function"
+    call = work.with_text_id(call, "id", index)
+    kind = _kind(call)
     function: object = call.get(kind)
     held = function if is_body(function) else {}
     changed: Body = {}
@@ -190,11 +201,14 @@ def _clean_call(work: Work, index: int, call: Body) -> Body:
     return call
 
 
+def _kind(call: Body) -> str:
+    return "custom" if call.get("type") == "custom" else "function"
+
+
 def _calls(work: Work, index: int, message: Body) -> tuple[Call, ...]:
     calls: list[Call] = []
     for number, call in enumerate(cast("list[Body]", message["tool_calls"])):
-        function: object = call.get("function") or call.get("custom")
-        name = text_of(function.get("name")) if is_body(function) else ""
+        name = text_of(call[_kind(call)].get("name"))
         calls.append(Call((index, number), text_of(call.get("id")), name, work.raw_of(call)))
     return tuple(calls)
 

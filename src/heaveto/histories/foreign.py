@@ -41,7 +41,8 @@ def require_own(history: list[Body], profile: Profile) -> None:
 
 def _mark(message: Body) -> tuple[str, str] | None:
     """Return the family that alone has such a message, and what tells it."""
-    if message.get("role") == "tool" or message.get("tool_calls"):
+    is_result = message.get("role") == "tool" and "parts" not in message  # Gemini's results may have the role (G8)
+    if is_result or message.get("tool_calls"):
         return "chat", "'tool_calls'" if message.get("tool_calls") else "the role 'tool'"
     if message.get("type") in ("function_call", "function_call_output"):
         return "responses", f"an item of type {message['type']!r}"

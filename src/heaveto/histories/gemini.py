@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import cast
 
 from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
-from heaveto.core.wire_names import NO_SIGNATURE, NOTHING
+from heaveto.core.wire_names import NO_SIGNATURE, NOTHING, wants_signatures
 from heaveto.histories.blocks import BlockFormat, settle_ends
 from heaveto.histories.glance import SAID, WORDS, Fitting, Grammar, Look, Seen, grammar
 from heaveto.histories.profiles import Profile
@@ -54,11 +55,11 @@ class GeminiFormat(BlockFormat):
         for index, given in enumerate(work.messages):
             assert given is not None
             content = given
-            role = content.get("role") or "user"
-            if role not in ("user", "model"):
-                content = {**content, "role": "user"}
-                work.report("G8", index, "edited", f"the role was {role}")
             parts = objects_at(content.get("parts"), index, "parts")
+            role = _role(content, parts)
+            if role != (content.get("role") or "user"):
+                work.report("G8", index, "edited", f"the role was {content.get('role')}; now {role}")
+                content = {**content, "role": role}
             if content is given and parts and all(_is_fine(work, part, role) for part in parts):
                 continue
             kept = self._clean_parts(work, index, role, parts)
@@ -78,8 +79,9 @@ class GeminiFormat(BlockFormat):
                 work.snake_case = work.snake_case or call_key == "function_call"
                 clean = _clean_function(work, index, part, call_key, "args")
                 if role != "model":
-                    clean = self.text(f"[Call of {_held(part, call_key).get('name')}]")
-                    work.report("G3", index, "quoted", "a user cannot call")
+                    call = _held(part, call_key)
+                    clean = self.text(f"[Call of {call.get('name')} with {json_words(call.get('args'))}]")
+                    work.report("G3", index, "quoted", "a user cannot call", call_id=text_of(call.get("id")))
             elif result_key:
                 clean = _clean_function(work, index, part, result_key, "response")
             elif _is_empty(part):
@@ -94,7 +96,7 @@ class GeminiFormat(BlockFormat):
         """One content for the results of a turn, users before calls, both ends, signatures (G1, G3, G5, G9, G10)."""
         self.arrange(work)
         settle_ends(work, self, head="G3", tail="G5")
-        if work.profile.signatures:
+        if work.profile.signatures != "never":
             _sign(work)
 
     def arrange(self, work: Work) -> None:
@@ -177,22 +179,22 @@ class GeminiFormat(BlockFormat):
 
     def is_call(self, block: Body) -> bool:
         """Whether a part is a call."""
-        return "functionCall" in block or "function_call" in block
+        return block.get("functionCall") is not None or block.get("function_call") is not None
 
     def is_result(self, block: Body) -> bool:
         """Whether a part is a result."""
-        return "functionResponse" in block or "function_response" in block
+        return block.get("functionResponse") is not None or block.get("function_response") is not None
 
     def call(self, work: Work, block: Body, place: Place) -> Call | None:
-        key = "functionCall" if "functionCall" in block else "function_call"
-        if block.get(key) is None:
+        key = _key(block, _CALLS)
+        if not key:
             return None
         held = _held(block, key)
         return Call(place, text_of(held.get("id")), text_of(held.get("name")), work.raw_of(block))
 
     def result(self, block: Body, place: Place) -> Result | None:
-        key = "functionResponse" if "functionResponse" in block else "function_response"
-        if block.get(key) is None:
+        key = _key(block, _RESULTS)
+        if not key:
             return None
         held = _held(block, key)
         return Result(place, text_of(held.get("id")), text_of(held.get("name")), held.get("response"))
@@ -203,7 +205,7 @@ class GeminiFormat(BlockFormat):
         return {**block, key: {**_held(block, key), **changed}}
 
     def made(self, work: Work, insert: Made) -> Body:
-        response = insert.value if is_body(insert.value) else {"output": insert.value}
+        response = _as_response(insert.value)
         identity = {"id": insert.id} if insert.id else {}
         key = "function_response" if work.snake_case else "functionResponse"
         return {key: {**identity, "name": insert.call.name, "response": response}}
@@ -226,8 +228,8 @@ def _seen_by_model(parts: list[Body], names: Fitting) -> Seen | None:
                 return None
             continue
         call_id = _plain_id(call, names)
-        if call_id is None or type(call.get("args", {})) is not dict:
-            return None
+        if call_id is None or len(part) != 1 or type(call.get("args", {})) is not dict:
+            return None  # signatures among others: where one call has one, others want it (G10)
         ids.append(call_id)
     return ("calls", ids) if ids else SAID
 
@@ -277,6 +279,14 @@ def _says(part: Body) -> bool:
     return type(words) is str and words != "" and (len(part) == 1 or part.keys().isdisjoint(_FUNCTIONS))
 
 
+def _role(content: Body, parts: list[Body]) -> str:
+    """Return the role that a content has, or must have had: only the model calls (G8)."""
+    role = content.get("role")
+    if role in ("user", "model"):
+        return text_of(role)
+    return "model" if role == "assistant" or any(_key(part, _CALLS) for part in parts) else "user"
+
+
 def _key(part: Body, keys: tuple[str, ...]) -> str:
     for key in keys:
         if part.get(key) is not None:
@@ -296,18 +306,22 @@ def _is_fine(work: Work, part: Body, role: str) -> bool:
     call = part.get("functionCall")
     if is_body(call) and role == "model":
         name = call.get("name")
-        return type(call.get("args")) is dict and type(name) is str and work.names.get(name) == name
+        is_usual = type(call.get("args")) is dict and type(call.get("id")) is not int
+        return is_usual and type(name) is str and work.names.get(name) == name
     return False
 
 
 def _is_empty(part: Body) -> bool:
     if part.get("text") == "":
-        return not any(part.get(key) for key in _SIGNATURES)
+        return not is_signed(part)
     return all(part.get(key) is None for key in part.keys() & _DATA)
 
 
 def _clean_function(work: Work, index: int, part: Body, key: str, value_key: str) -> Body:
-    held = _held(part, key)
+    given = _held(part, key)
+    held = work.with_text_id(given, "id", index)
+    if held is not given:
+        part = {**part, key: held}
     name, call_id = text_of(held.get("name")), text_of(held.get("id"))
     fitting = work.fit_name(name, work.profile.names) if name or value_key == "args" else name
     changed: Body = {}
@@ -320,16 +334,23 @@ def _clean_function(work: Work, index: int, part: Body, key: str, value_key: str
         if value_key == "args":
             changed[value_key], raw = as_object(value)
         else:
-            changed[value_key] = {"output": value}
+            changed[value_key] = _as_response(value)
         work.report("G16", index, "edited", f"{value_key} was no object", call_id=call_id, name=name)
     elif value_key == "response" and value and _holds_reference(value):
-        changed[value_key] = {"output": json_words(value)}
+        changed[value_key] = _as_response(value)
         work.report("G16", index, "edited", "it held a $ref, which is read as one", call_id=call_id, name=name)
     if not changed:
         return part
     part = {**part, key: {**held, **changed}}
     work.keep_raw(part, raw)
     return part
+
+
+def _as_response(value: object) -> Body:
+    """Return a result as an object without references in it (G16)."""
+    if _holds_reference(value):
+        return {"output": json_words(value)}
+    return value if is_body(value) else {"output": value}
 
 
 def _holds_reference(value: object) -> bool:
@@ -346,7 +367,33 @@ def _holds_reference(value: object) -> bool:
 
 
 def _sign(work: Work) -> None:
-    """Put the stand-in on unsigned first calls since the user last spoke (G10, G11); never on their siblings."""
+    """Put the stand-in on unsigned first calls since the user last spoke (G10, G11); never on their siblings.
+
+    Models before Gemini 3 want none, and sign the first part of an answer, whatever it is. So where the model is not
+    named, a call gets one only if others in the history have one, and nothing else in its content has.
+    """
+    unsigned = list(_unsigned_calls(work))
+    if not unsigned:
+        return
+    is_wanted = _are_signatures_wanted(work)
+    if is_wanted is None:
+        unsigned = [(place, first) for place, first in unsigned if not _is_part_signed(work.messages[place])]
+        is_wanted = work.profile.signatures == "given" or any(map(holds_signed_call, work.messages))
+    for place, first in unsigned if is_wanted else ():
+        content = cast("Body", work.messages[place])
+        parts = cast("list[Body]", content["parts"])
+        held_as = _key(parts[first], _CALLS)
+        key = _SIGNATURES[1] if held_as == "function_call" else _SIGNATURES[0]
+        signed = {**parts[first], key: NO_SIGNATURE}
+        work.messages[place] = {**content, "parts": [*parts[:first], signed, *parts[first + 1 :]]}
+        call = _held(parts[first], held_as)
+        known = "a call of the current turn had no signature; it has the documented stand-in"
+        where = work.origins[place]
+        work.report("G10", where, "edited", known, call_id=text_of(call.get("id")), name=text_of(call.get("name")))
+
+
+def _unsigned_calls(work: Work) -> Iterator[tuple[int, int]]:
+    """Yield where the first call of a step has no signature, from the last step back to the user's last words."""
     for place in range(len(work.messages) - 1, -1, -1):
         content = work.messages[place]
         if content is None:
@@ -357,12 +404,32 @@ def _sign(work: Work) -> None:
                 return
             continue
         first = next((number for number, part in enumerate(parts) if _key(part, _CALLS)), None)
-        if first is None or any(parts[first].get(key) for key in _SIGNATURES):
-            continue
-        key = _SIGNATURES[1] if "function_call" in parts[first] else _SIGNATURES[0]
-        signed = {**parts[first], key: NO_SIGNATURE}
-        work.messages[place] = {**content, "parts": [*parts[:first], signed, *parts[first + 1 :]]}
-        call = _held(parts[first], _key(parts[first], _CALLS))
-        known = "a call of the current turn had no signature; it has the documented stand-in"
-        where = work.origins[place]
-        work.report("G10", where, "edited", known, call_id=text_of(call.get("id")), name=text_of(call.get("name")))
+        if first is not None and not is_signed(parts[first]):
+            yield place, first
+
+
+def _are_signatures_wanted(work: Work) -> bool | None:
+    """Whether the model insists on signatures, by its name; None if that is not known."""
+    if work.profile.signatures == "always":
+        return True
+    model = text_of(work.settings.get("model"))
+    return wants_signatures(model) if "gemini-" in model else None
+
+
+def holds_signed_call(content: Body | None) -> bool:
+    """Whether a content holds a call with a signature."""
+    return any(is_signed(part) and bool(_key(part, _CALLS)) for part in _parts(content))
+
+
+def _is_part_signed(content: Body | None) -> bool:
+    return any(map(is_signed, _parts(content)))
+
+
+def _parts(content: Body | None) -> list[Body]:
+    parts: object = content.get("parts") if content is not None else None
+    return [part for part in parts if is_body(part)] if is_list(parts) else []
+
+
+def is_signed(part: Body) -> bool:
+    """Whether a part has a signature, be it the stand-in."""
+    return any(part.get(key) for key in _SIGNATURES)

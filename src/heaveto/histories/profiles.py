@@ -38,14 +38,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     starts_with_user: bool = False  # A24, B6
     ends_with_user: bool = False  # no model turn last (A12, G5, M5)
     bridged: bool = False  # no user directly behind results (M4)
-    signatures: bool = False  # first calls of the current turn are signed (G10)
+    signatures: Literal["never", "if given", "given", "always"] = "never"  # on first calls of the current turn (G10)
     results_alone: bool = False  # nothing beside results (B10)
     adjacent_items: bool = False  # nothing between a call and its output, other calls excepted (R4)
 
     @property
     def within_turns(self) -> bool:
         """Whether a history may be parted wherever the model goes on, and not only where a user spoke before."""
-        return not self.signatures and self.reasoning_content != "current turn"
+        return self.signatures == "never" and self.reasoning_content != "current turn"
 
 
 _LONG_NAMES = NameRule(re.compile(r"(?!)"), 200)
@@ -120,7 +120,11 @@ _PROFILES = (
         name="minimax-anthropic", family="anthropic", key="messages", policy=_MINIMAX, results_alone=True,
     ),
     Profile(
-        name="gemini", family="gemini", key="contents", policy=_GEMINI, names=_GEMINI_NAMES, signatures=True,
+        name="gemini", family="gemini", key="contents", policy=_GEMINI, names=_GEMINI_NAMES,
+        signatures="if given", ends_with_user=True,
+    ),
+    Profile(
+        name="gemini-3", family="gemini", key="contents", policy=_GEMINI, names=_GEMINI_NAMES, signatures="always",
         ends_with_user=True,
     ),
     Profile(

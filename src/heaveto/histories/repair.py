@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
+import msgspec
+
 from heaveto.core.repair import Options, RepairReport, decide
 from heaveto.core.repair.decide import Carry
 from heaveto.core.repair.rules import Why, no_results
@@ -53,11 +55,13 @@ def repair(
     Args:
         history: the provider's own list of messages, contents or input items, or a whole request body. Objects of an
             SDK that can dump themselves are read like the dicts they dump to.
-        provider: its format, one of `heaveto.histories.formats()`.
+        provider: its format, one of `heaveto.histories.formats()`. "gemini" signs calls where the body names a model
+            that wants it, or other calls are signed; "gemini-3" always does.
         texts: other words for results that are made up, by why there is none: "unknown", "pending", "malformed".
         orphans: what becomes of results without a call: they are dropped, or quoted as words of the user.
         pending: ids of calls on which somebody still works. They are answered so, and not as errors.
-        awaited: ids of calls that your next input answers: at the end of the history they are left open.
+        awaited: ids of calls that your next input answers: at the end of the history they are left open. As in
+            `pending` and `results`, they are those of the history that is passed in.
         results: results that you know, by the id of their call, or a function that returns one or None.
 
     Raises:
@@ -111,18 +115,23 @@ def repair_messages(
     *,
     settings: Body | None = None,
     before: Carry | None = None,
+    is_end: bool = True,
 ) -> Repaired:
-    """Repair a list. With `before`, it goes on from a repaired history that ends with a user's words."""
+    """Repair a list.
+
+    With `before`, it goes on from a repaired history that ends with a user's words; with `is_end` false, the model
+    goes on behind it.
+    """
     if not isinstance(history, list):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
         raise InvalidHistoryError(
             None, f"must be a list of messages or a body, not {type(history).__name__}{_instead(history)}"
         )
     if views.are_dicts(history):
         try:
-            return _repaired(history, history, profile, options, settings, before)
+            return _repaired(history, history, profile, options, settings, before, is_end)
         except InvalidHistoryError:
             pass  # something within is no dict: perhaps an object of an SDK, perhaps an error, which will be told below
-    return _repaired(history, views.readable(history), profile, options, settings, before)
+    return _repaired(history, views.readable(history), profile, options, settings, before, is_end)
 
 
 def _instead(history: object) -> str:
@@ -136,11 +145,14 @@ def _repaired(
     options: Options,
     settings: Body | None,
     before: Carry | None,
+    is_end: bool,
 ) -> Repaired:
     if before is None:
         require_own(readable, profile)
-    work = Work(profile, list(readable), settings or {}, is_start=before is None, origins=range(len(readable)))
-    done = repair_in_parts(work, readable, options) if before is None else None
+    work = Work(
+        profile, list(readable), settings or {}, is_start=before is None, is_end=is_end, origins=range(len(readable))
+    )
+    done = repair_in_parts(work, readable, options) if before is None and is_end else None
     done = done or repair_closely(work, readable, options, before or Carry())
     if done.messages is readable:
         done.messages = history
@@ -188,7 +200,10 @@ def repair_closely(work: Work, history: list[Body], options: Options, before: Ca
     """Look at every message: read them, decide, and do it."""
     profile, chosen = work.profile, _FORMATS[work.profile.family]
     chosen.clean(work)
-    decision = decide(chosen.read(work), policy_for(profile, work.settings), options, before)
+    steps = chosen.read(work)
+    if not work.is_end:
+        options = msgspec.structs.replace(options, awaited=frozenset[str](), pending=options.pending | options.awaited)
+    decision = decide(steps, policy_for(profile, work.settings), options, before)
     work.changes += decision.changes
     work.left_open = bool(decision.plan.left_open)
     if not decision.plan.is_empty or work.changes:

@@ -12,8 +12,10 @@ from heaveto.core.repair import Change, RepairReport
 from heaveto.core.repair.decide import Carry
 from heaveto.core.repair.rules import Why
 from heaveto.errors import InvalidHistoryError
+from heaveto.histories.anthropic import BREAKPOINTS, breakpoints_in
+from heaveto.histories.gemini import holds_signed_call
 from heaveto.histories.parts import Repaired
-from heaveto.histories.profiles import profile_named
+from heaveto.histories.profiles import Profile, profile_named
 from heaveto.histories.repair import Results, options_of, repair_messages, seen_in_order, sight_of
 from heaveto.histories.work import is_body, is_list
 
@@ -51,6 +53,7 @@ class Repairer:
         self._seen: list[Any] = []
         self._changes: tuple[Change, ...] = ()
         self._carry: Carry | None = None
+        self._breakpoints, self._signed = 0, False
         self._item_ids: set[str] = set()
         self._settled = 0  # so many messages of `_sent` stay
 
@@ -91,7 +94,7 @@ class Repairer:
         try:
             if end and not self._settle(end):
                 return None
-            done = repair_messages(self._rest, self._profile, self._options, before=self._carry)
+            done = repair_messages(self._rest, self._profile_now(), self._options, before=self._carry)
         except InvalidHistoryError:
             return None  # it will be raised again, with the place in the whole history
         return None if self._refers_back(self._rest, done) else done
@@ -108,7 +111,9 @@ class Repairer:
     def _settle(self, end: int) -> bool:
         """Take messages as settled, unless their repair leaves something at the end that a neighbour could change."""
         part = self._rest[:end]
-        done = self._glanced(part) or repair_messages(part, self._profile, self._options, before=self._carry)
+        done = self._glanced(part) or repair_messages(
+            part, self._profile_now(), self._options, before=self._carry, is_end=False
+        )
         if self._refers_back(part, done):
             return False
         if done.messages and done.messages[-1] is part[-1]:
@@ -120,16 +125,28 @@ class Repairer:
             self._carry = self._carry or Carry()
             self._carry.add(done.carry)
             self._item_ids |= _item_ids(part)
+            self._breakpoints += breakpoints_in(part)
+            self._signed = self._signed or (
+                self._profile.signatures == "if given" and any(map(holds_signed_call, part))
+            )
         return True
 
     def _glanced(self, part: list[Any]) -> Repaired | None:
         carry = seen_in_order(part, self._sight, self._carry) if self._carry is not None else None
         return Repaired(part, [], carry) if carry is not None else None
 
+    def _profile_now(self) -> Profile:
+        """What the provider wants behind what is settled: whether calls are signed there."""
+        return replace(self._profile, signatures="given") if self._signed else self._profile
+
     def _refers_back(self, part: list[Any], done: Repaired) -> bool:
         if self._carry is None:
             return False
         if self._profile.family == "responses" and not self._item_ids.isdisjoint(_item_ids(part)):
+            return True
+        if done.messages and not _is_models(done.messages[0]):
+            return True  # what the model said there is gone, so that it parts nothing any more
+        if self._profile.family == "anthropic" and self._breakpoints + breakpoints_in(part) > BREAKPOINTS:
             return True
         return done.reaches_back or any(change.rule in _PAIRED_LATER for change in done.changes)
 

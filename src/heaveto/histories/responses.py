@@ -15,6 +15,7 @@ from heaveto.histories.profiles import Profile
 from heaveto.histories.work import Body, Work, as_object, json_words, text_of, words_of
 
 _OUTPUTS = frozenset(OUTPUT_OF.values())
+_ANSWERED = _OUTPUTS | OUTPUT_OF.keys()
 _FOLLOWS = grammar(
     words="words said stored thought calls",
     said="words said stored thought calls",
@@ -74,8 +75,10 @@ class ResponsesFormat:
             elif item.get("type") == "reasoning" and not is_stored and not item.get("encrypted_content"):
                 clean = None
                 work.report("R11", index, "dropped", "reasoning that is not stored and holds nothing")
-            if clean is not None and _kind(clean) in OUTPUT_OF:
-                clean = _clean_call(work, index, clean)
+            kind = _kind(item)
+            if clean is not None and kind in _ANSWERED:
+                clean = work.with_text_id(clean, _id_key(clean), index)
+                clean = _clean_call(work, index, clean) if kind in OUTPUT_OF else clean
             work.messages[index] = clean
 
     def read(self, work: Work) -> list[Step]:
@@ -141,7 +144,7 @@ def _is_models(item: Body) -> bool:
     kind = _kind(item)
     if not kind or kind == "message":
         return item.get("role") == "assistant"
-    return kind == "reasoning" or (kind not in _OUTPUTS and kind.endswith("_call"))
+    return kind == "reasoning" or kind.endswith("_call")
 
 
 def _is_open(item: Body) -> bool:
@@ -323,7 +326,8 @@ def _pair_reasoning(work: Work) -> None:
         item = work.messages[place]
         if item is None:
             continue
-        if item.get("type") == "reasoning" and not _is_product(following):
+        is_open = following is None and not work.is_end  # what it led to comes behind what is looked at here
+        if item.get("type") == "reasoning" and not is_open and not _is_product(following):
             work.messages[place] = None
             work.report("R5", work.origins[place], "dropped", "what it led to does not stand behind it")
             continue

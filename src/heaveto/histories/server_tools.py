@@ -28,7 +28,7 @@ def drop_unpaired(work: Work) -> None:
                 called.add(text_of(block.get("id")))
             elif kind.endswith("_tool_result") and text_of(block.get("tool_use_id")) in called:
                 answered.add(text_of(block.get("tool_use_id")))
-    resumable = _resumable_from(work.messages)
+    resumable = _resumable_from(work.messages) if work.is_end else len(work.messages)
     seen: set[str] = set()
     for index, message in enumerate(work.messages):
         blocks = _blocks(message)
@@ -69,6 +69,16 @@ def _resumable_from(messages: list[Body | None]) -> int:
         if not blocks or any(block.get("type") != "tool_result" for block in blocks):
             break
     return len(messages)
+
+
+def is_paused(messages: list[Body | None]) -> bool:
+    """Whether the last answer may have stopped in the middle of the provider's own work: it is sent back as it is."""
+    last: list[str] = []
+    for message in reversed(messages):
+        if message is not None and message.get("role") != "assistant":
+            break
+        last += [text_of(block.get("type")) for block in _blocks(message)]
+    return any(kind in SERVER_CALLS for kind in last) and "tool_use" not in last
 
 
 def _report(work: Work, index: int, block: Body) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeGuard, cast
@@ -31,7 +32,8 @@ class Work:
         settings: the rest of the request's body, where one was given: read only.
         snake_case: whether keys are written ``function_call`` instead of ``functionCall`` (Gemini's Python SDK).
         has_images: whether results hold images where the format takes none.
-        left_open: whether a call at the end waits for the next input, so that nothing may follow it.
+        is_end: whether it ends here; if not, the model goes on behind it.
+        left_open: whether what stands at the end is gone on with, so that nothing may follow it.
         is_start: whether the history begins here; a continuation does not.
     """
 
@@ -39,6 +41,7 @@ class Work:
     messages: list[Body | None]
     settings: Body
     is_start: bool = True
+    is_end: bool = True
     snake_case: bool = False
     has_images: bool = False
     left_open: bool = False
@@ -57,6 +60,14 @@ class Work:
         """Remember what a call's arguments were before they became ``{}``."""
         if raw is not None:
             self.raw_args[id(call)] = raw
+
+    def with_text_id(self, holder: Body, key: str, index: int) -> Body:
+        """Return a call or result with its id as text, where it is a number: both sides of a pair are read alike."""
+        number: object = holder.get(key)
+        if type(number) is not int:
+            return holder
+        self.report(self.profile.policy.rules["id"], index, "edited", "the id was a number", call_id=str(number))
+        return {**holder, key: str(number)}
 
     def raw_of(self, call: Body) -> str | None:
         """Return what a call's arguments were, if they were no JSON object."""
@@ -158,15 +169,28 @@ def as_object(arguments: object) -> tuple[Body, str | None]:
     if isinstance(arguments, str):
         try:
             value: object = msgspec.json.decode(arguments)
-        except (msgspec.DecodeError, UnicodeEncodeError):
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             return {}, arguments
         return (value, None) if is_body(value) else ({}, arguments)
     return {}, json_words(arguments)
 
 
 def json_words(value: object) -> str:
-    """Return any value as JSON text; what JSON cannot say is said as Python does."""
-    return msgspec.json.encode(value, enc_hook=repr).decode()
+    """Return any value as JSON text, on one line; what JSON cannot say is said as Python does."""
+    try:
+        return msgspec.json.encode(value, enc_hook=repr).decode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which no server takes
+        text = json.dumps(value, separators=(",", ":"), default=repr, skipkeys=True, ensure_ascii=False)
+        return text.encode("utf-8", "replace").decode()
+    except (RecursionError, TypeError, ValueError):  # deeper than any provider takes, or keys that are no text
+        return _repr(value)
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except RecursionError:
+        return "[nested too deeply]"
 
 
 def words_of(value: Json) -> str:

@@ -18,7 +18,6 @@ Catching a request costs about a millisecond.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ import msgspec
 
 from heaveto.clock import Clock, SystemClock
 from heaveto.core.request import ModelRequest, Profile
-from heaveto.core.wire_names import gemini_name
+from heaveto.core.wire_names import gemini_name, wants_signatures
 from heaveto.errors import ConfigError, MissingExtraError, ModelError
 from heaveto.events.contents import Json
 from heaveto.models.base import Chunk, Model
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     import httpx
     from google import genai
 
-_GENERATION = re.compile(r"gemini-(\d+)")
 _SENT_BY_SDK = ("content-length", "host")
 _READ_SECONDS, _CONNECT_SECONDS = 600.0, 10.0
 _NO_OPTIONS: dict[str, Any] = {}
@@ -178,12 +176,6 @@ class Gemini(Model):
             timeout=httpx.Timeout(read, connect=min(read, _CONNECT_SECONDS)),
             limits=httpx.Limits(max_connections=1000, max_keepalive_connections=100),
         )
-
-
-def wants_signatures(model: str) -> bool:
-    """Whether a model insists on thought signatures, by its name: from Gemini 3 on, and what is always the latest."""
-    found = _GENERATION.search(model)
-    return int(found[1]) >= 3 if found else "gemini-" in model and model.endswith("-latest")
 
 
 class _Caught(Exception):  # noqa: N818  # no error: how a request leaves the SDK

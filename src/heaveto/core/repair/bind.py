@@ -143,13 +143,22 @@ def _pin_at_home(binding: Binding, call_ids: set[str]) -> None:
             at_home.setdefault(loose.home.number, []).append(loose)
     for number, found in at_home.items():
         turn = binding.turns[number]
-        for loose in found:
-            if not loose.result.id:
-                _pin(loose, _first_named(turn.open_slots, loose.result.name))
+        _pin_nameable(turn, [loose for loose in found if not loose.result.id])
         for loose in found:
             if loose.result.id:
                 _pin(loose, _first_named([slot for slot in turn.open_slots if not slot.call.id], loose.result.name))
         _pin_strange(turn, [loose for loose in found if loose.result.id and not loose.is_bound])
+
+
+def _pin_nameable(turn: BoundTurn, found: list[Loose]) -> None:
+    """Results without an id, by name and then by position; where calls are left over, those with an id are (S9)."""
+    for name in sorted({loose.result.name for loose in found}, reverse=True):  # what has no name comes last
+        group = [loose for loose in found if loose.result.name == name]
+        slots = [slot for slot in turn.open_slots if not name or slot.call.name == name]
+        if len(group) < len(slots):
+            slots.sort(key=lambda slot: bool(slot.call.id))
+        for loose, slot in zip(group, slots, strict=False):
+            _pin(loose, slot)
 
 
 def _first_named(slots: Sequence[Slot], name: str) -> Slot | None:

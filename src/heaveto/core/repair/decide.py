@@ -99,7 +99,7 @@ class _Deciding:
         elif not policy.ids_required:
             return ""
         fitting = policy.ids.fit(call.id or f"call_{self._before.calls + self.carry.calls}")
-        final = unique(fitting, self._taken, fit=policy.ids.fit)
+        final = unique(fitting, self._taken, fit=policy.ids.fit, counts=self._taken.counts)
         self._taken.own.add(final)
         if final != call.id:
             self.plan.ids[call.place] = final
@@ -214,6 +214,7 @@ class _Taken:
 
     def __init__(self, before: Container[str], own: set[str]) -> None:
         self.before, self.own = before, own
+        self.counts: dict[str, int] = {}
 
     def __contains__(self, call_id: object, /) -> bool:
         return isinstance(call_id, str) and (call_id in self.own or call_id in self.before)

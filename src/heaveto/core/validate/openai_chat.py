@@ -14,6 +14,7 @@ from heaveto.core.json_values import Body, fields, is_objects, objects, repeated
 from heaveto.core.validate.chat_dialect import OPENAI, Breach, Dialect
 from heaveto.core.validate.violation import Violation
 
+_INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "audio")
 _NAME = re.compile(r"[a-zA-Z0-9_-]+", re.ASCII)
 _ID_LENGTH, _NAME_LENGTH = 40, 64
 
@@ -66,7 +67,8 @@ def _message_breaches(index: int, message: Body, dialect: Dialect) -> Iterator[B
     if message.get("tool_calls") == []:
         yield Breach("O7", {"index": index})
     calls = objects(message.get("tool_calls"))
-    if message.get("content") is None and not (message.get("role") == "assistant" and calls):
+    says_else = message.get("role") == "assistant" and any(message.get(key) for key in _INSTEAD_OF_CONTENT)
+    if message.get("content") is None and not says_else:
         yield Breach("O9", {"index": index})
     for number, call in enumerate(calls):
         yield from _call_breaches(f"{where}.tool_calls[{number}]", call, dialect)
@@ -77,12 +79,13 @@ def _message_breaches(index: int, message: Body, dialect: Dialect) -> Iterator[B
 
 
 def _call_breaches(where: str, call: Body, dialect: Dialect) -> Iterator[Breach]:
-    call_id, function = text(call.get("id")), fields(call.get("function"))
+    kind = "custom" if call.get("type") == "custom" else "function"
+    call_id, function = text(call.get("id")), fields(call.get(kind))
     if not call_id and dialect.has("Q5"):
         yield Breach("Q5")
     yield from _id_breaches(f"{where}.id", call_id)
-    yield from _name_breaches(f"{where}.function.name", text(function.get("name")))
-    if dialect.has("Q2"):
+    yield from _name_breaches(f"{where}.{kind}.name", text(function.get("name")))
+    if dialect.has("Q2") and kind == "function":
         yield from _argument_breaches(call_id, text(function.get("arguments")))
 
 

@@ -78,7 +78,8 @@ def _item_violation(index: int, item: Body, dialect: Dialect) -> Violation | Non
                 f"but got a string with length {len(value)} instead."
             )
             return dialect.rejected("R10", words, f"{where}.{key}", "string_above_max_length")
-    return _id_violation(where, item, dialect) if item.get("id") is not None else None
+    is_own = item.get("id") is not None and kind_of(item) != "local_shell_call_output"  # there it is the call's
+    return _id_violation(where, item, dialect) if is_own else None
 
 
 def _id_violation(where: str, item: Body, dialect: Dialect) -> Violation | None:

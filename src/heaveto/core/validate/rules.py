@@ -43,7 +43,7 @@ OPENAI = (
     _accepted("O6", "an id again in a later turn", "unconfirmed"),
     Rule("O7", "an empty list of `tool_calls`"),
     Rule("O8", "no messages"),
-    Rule("O9", "`content` null or missing, but for assistant messages that call"),
+    Rule("O9", "`content` null or missing, but for assistant messages that call or have audio"),
     _accepted("O10", "`content` null beside `tool_calls`"),
     Rule("O11", "an id longer than 40", option="long_ids"),
     Rule("O12", "a function name that is empty, longer than 64, or has more than letters, digits, `_` and `-`"),

@@ -7,22 +7,29 @@ from dataclasses import dataclass, replace
 
 from heaveto.core.json_values import objects
 from heaveto.core.repair import RepairReport
-from heaveto.core.validate import ALIASES, FORMATS, Violation, validate
-from heaveto.errors import InvalidHistoryError, UnknownFormatError
+from heaveto.core.validate import Violation, validate
+from heaveto.errors import InvalidHistoryError
 from heaveto.histories import repair
 from heaveto.histories.files.align import aligned
 from heaveto.histories.files.json_text import Object
 from heaveto.histories.files.report import FileChange
+from heaveto.histories.profiles import profile_named
 
 _MOST_NOT_UNDERSTOOD = 20
 _OF_A_REQUEST = (
     "model", "modelId", "max_tokens", "tools", "toolConfig", "generationConfig", "systemInstruction", "inferenceConfig",
 )  # fmt: skip
 _NEXT: dict[str, Object] = {
-    "openai-responses": {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "next"}]},
+    "responses": {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "next"}]},
     "gemini": {"role": "user", "parts": [{"text": "next"}]},
     "bedrock": {"role": "user", "content": [{"text": "next"}]},
 }
+_JUDGED_AS: dict[str, tuple[str, Object]] = {
+    "gemini-2.5": ("gemini", {}),
+    "gemini-3": ("gemini", {"signatures": True}),
+    "bedrock-alone": ("bedrock", {}),
+}
+"""Profiles of repair that have no validator of their own."""
 _CALL_KEYS = ("toolUse", "functionCall", "function_call")
 
 
@@ -47,10 +54,13 @@ def known_format(name: str) -> str:
     Raises:
         UnknownFormatError: there is none.
     """
-    usual = ALIASES.get(name, name)
-    if usual not in FORMATS:
-        raise UnknownFormatError(name, [*FORMATS, *ALIASES])
-    return usual
+    return profile_named(name).name
+
+
+def _refusal(history: Object | list[Object], provider: str) -> Violation | None:
+    """Return what the provider would still refuse."""
+    family, options = _JUDGED_AS.get(provider, (provider, {}))
+    return validate(history, family, **options)
 
 
 def paired(history: Sequence[Object], provider: str) -> Paired:
@@ -73,7 +83,7 @@ def paired(history: Sequence[Object], provider: str) -> Paired:
 
 def paired_body(body: Object, messages: list[Object], key: str | None, provider: str) -> Paired:
     """Repair the list of a document; the rest of a request body is regarded, and repaired where it depends on it."""
-    if key is None or key != FORMATS[provider].key or not any(name in body for name in _OF_A_REQUEST):
+    if key is None or key != profile_named(provider).key or not any(name in body for name in _OF_A_REQUEST):
         return paired(messages, provider)
     try:
         request: Object = {**body, key: messages}
@@ -82,7 +92,7 @@ def paired_body(body: Object, messages: list[Object], key: str | None, provider:
         return paired(messages, provider)
     changes = _changes(report)
     history: list[Object] = repaired[key]
-    return Paired(history, changes, validate(repaired, provider), body=repaired if changes else None)
+    return Paired(history, changes, _refusal(repaired, provider), body=repaired if changes else None)
 
 
 def _repaired(history: list[Object], provider: str) -> Paired:
@@ -92,13 +102,13 @@ def _repaired(history: list[Object], provider: str) -> Paired:
     if not _is_last_word(history[-1]):
         repaired, report = repair(history, provider)
         if not any(change.action == "added" for change in report.changes):
-            return Paired(repaired, _changes(report), validate(repaired, provider))
-    words = _NEXT.get(provider, {"role": "user", "content": "next"})
+            return Paired(repaired, _changes(report), _refusal(repaired, provider))
+    words = _NEXT.get(profile_named(provider).family, {"role": "user", "content": "next"})
     followed, report = repair([*history, words], provider)
     if followed[-1] != words:  # put together with what stood before
         followed, report = repair(history, provider)
-        return Paired(followed, _changes(report), validate(followed, provider))
-    return Paired(followed[:-1], _changes(report), validate(followed, provider))
+        return Paired(followed, _changes(report), _refusal(followed, provider))
+    return Paired(followed[:-1], _changes(report), _refusal(followed, provider))
 
 
 def _is_last_word(message: Object) -> bool:
@@ -121,7 +131,7 @@ def _put_back(history: Sequence[Object], kept: list[int], repaired: list[Object]
     outs = aligned([history[index] for index in kept], repaired)
     at = [kept[out.origin] if out.origin is not None else -1 for out in outs]
     whole = list(repaired)
-    for index in [index for index in range(len(history)) if index not in set(kept)]:
+    for index in sorted(set(range(len(history))).difference(kept)):
         place = max((place + 1 for place, origin in enumerate(at) if 0 <= origin < index), default=0)
         whole.insert(place, history[index])
         at.insert(place, index)

@@ -33,7 +33,7 @@ def repair_message_lines(lines: Lines, provider: str, places: Sequence[int]) -> 
         done.output = b"".join(record.raw + _end(record, lines) for record in records)
         return done
     parts: list[bytes] = []
-    rest = iter([place for place in range(len(records)) if place not in set(places)])
+    rest = iter(sorted(set(range(len(records))).difference(places)))
     following = next(rest, None)
     model = decoded(records[places[0]].raw) if places else ""
     for out in aligned(messages, result.history):

@@ -28,6 +28,13 @@ from heaveto.histories.files.transcript import repair_transcript
 _AGENTS: dict[Kind, Agent] = {"claude-code": CLAUDE_CODE, "codex": CODEX, "pi": PI}
 _APPENDED: tuple[Kind, ...] = ("claude-code", "codex", "pi", "gemini-cli")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_PACKED = {
+    b"\x1f\x8b": "gzip",
+    b"PK\x03\x04": "zip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ\x00": "xz",
+    b"BZh": "bzip2",
+}
 _NO_MESSAGES = "no messages were found in it"
 
 
@@ -44,6 +51,9 @@ def repair_file(data: bytes, provider: str | None = None) -> FileRepair:
     """
     if provider is not None:
         provider = known_format(provider)
+    packed = next((name for magic, name in _PACKED.items() if data.startswith(magic)), None)
+    if packed is not None:
+        return _unknown(data, f"it is compressed ({packed}); unpack it first")
     if data.startswith(_UTF16):
         return _unknown(data, "it is UTF-16, not UTF-8; convert it first")
     lines = raw_lines(data)
