@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from tests.runner.desk import SESSION, USER, Desk, Ends
+from tests.runner.desk import SESSION, USER, Desk, Ends, Held
 
 from heaveto import MemoryStore
 from heaveto.core.close import Ending, close_run
 from heaveto.core.fold import RunState
 from heaveto.events.contents import Content
-from heaveto.events.records import CancelRequested, Message, Queued, Record, RunEnded, SessionKey
+from heaveto.events.records import (
+    CallProgress,
+    CancelRequested,
+    Message,
+    Queued,
+    Record,
+    RunEnded,
+    SessionKey,
+    StateChanged,
+)
 from heaveto.ids import SystemIds
 from heaveto.stores.base import Unfinished
-from heaveto.testing import say
+from heaveto.testing import call, say, settle
 
 KEY = SessionKey("desk", USER, SESSION)
 IDS = SystemIds()
@@ -77,3 +87,58 @@ async def test_the_end_of_a_message_that_came_and_went_elsewhere_is_told(desk: C
     await one.ask()
     await ends.come(2)
     assert ends.outcomes == [("cancelled", "user"), ("completed", None)]
+
+
+class HeldStore(MemoryStore):
+    """Keeps a progress value waiting until it may land."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came, self.may_land = asyncio.Event(), asyncio.Event()
+
+    async def append(self, key: SessionKey, records: Sequence[Record], **options: Any) -> int:
+        if isinstance(records[-1], CallProgress):
+            self.came.set()
+            await self.may_land.wait()
+        return await super().append(key, records, **options)
+
+
+async def test_what_began_while_a_closing_run_waited_has_landed_before_its_ending(desk: Callable[..., Desk]) -> None:
+    """The run waits for a fact; another one begins meanwhile, while somebody holds the log still: it waits for both."""
+    store, held = HeldStore(), Held()
+    at = desk(call("held"), say("Done."), tools=[held.tool()], store=store)
+    run = await at.start()
+    await held.began.wait()
+    live = at.runner._lane(KEY).live
+    assert live is not None
+    (call_id,) = live.operations
+
+    async def hold_still(until: asyncio.Event) -> None:
+        async with live.log.still():
+            await until.wait()
+
+    def fact(kind: Callable[..., Record], **fields: Any) -> asyncio.Task[None]:
+        record_id, time = stamp()
+        return asyncio.create_task(
+            live.journal.record_fact([kind(id=record_id, time=time, run_id=run.run_id, **fields)])
+        )
+
+    first, let_go = fact(CallProgress, call_id=call_id, value=1), asyncio.Event()
+    await store.came.wait()
+    sealed = asyncio.create_task(live.seal())
+    await settle()
+    holder = asyncio.create_task(hold_still(let_go))
+    await settle()
+    second = fact(StateChanged, delta={"a": 1})
+    await settle()
+    store.may_land.set()
+    await first
+    await settle()
+    assert live.sealing and not sealed.done() and not second.done()
+    let_go.set()
+    await sealed
+    assert isinstance((await at.log())[-1], StateChanged)
+    await asyncio.gather(holder, second)
+    live.sealing = False
+    held.may_end.set()
+    assert (await run.wait()).outcome == "completed"

@@ -140,6 +140,16 @@ class LiveRun:
         """The stop that was asked for: durable, or, where the store could not take it, known to this process only."""
         return self.run.cancel or self._local_stop
 
+    async def seal(self) -> None:
+        """Let nothing more of the run be recorded but its ending, and what comes late; wait for what was begun before.
+
+        What begins while the log settles may be held back by someone who holds it still: without the second look it
+        would land behind the ending.
+        """
+        await self.log.settle()
+        self.sealing = True
+        await self.log.settle()
+
     def stop_locally(self, cause: Cause, by: str = "runtime", reason: str = "", scope: StopScope = "children") -> None:
         """Stop although the store cannot record the request: a stop always stops."""
         record_id, time = self.stamp()

@@ -176,9 +176,8 @@ def _is_handed_over(live: LiveRun, ending: Ending) -> bool:
 async def _hand_over(live: LiveRun) -> Paused | RunEnded | None:
     """Write that the next process goes on with the run; or, if someone stopped it in the last moment, its ending."""
     while live.run.cancel is None and live.run.ended is None:
-        await live.log.settle()
+        await live.seal()
         staged = [record for record in live.journal.take() if not _is_end(record)]
-        live.sealing = True
         records = hand_over(live.run, stamp=live.stamp, drafts=_drafts(live, staged), work=_work(live))
         paused = records[-1]
         assert isinstance(paused, Paused)
@@ -206,13 +205,12 @@ async def _pause(live: LiveRun) -> Paused | RunEnded | None:
     The append is conditional: a stop, or the last answer, is not passed over.
     """
     while live.stop_asked is None and live.run.ended is None:
-        await live.log.settle()
+        await live.seal()
         waiting = tuple(call.question for call in live.run.waiting if call.question is not None)
         if not waiting:  # the last answer came after the agents had seen that it was missing
-            live.is_resuming = True
+            live.is_resuming, live.sealing = True, False
             return None
         staged = live.journal.take()
-        live.sealing = True
         record_id, time = live.stamp()
         paused = Paused(id=record_id, time=time, run_id=live.run_id, waiting=waiting)
         try:
@@ -230,12 +228,11 @@ async def _close(live: LiveRun, ending: Ending) -> RunEnded | None:
     The append is conditional: a stop, or a text for the run, that came in the last moment is not passed over.
     """
     while True:
-        await live.log.settle()
+        await live.seal()
         if live.run.ended is not None:
             return live.run.ended  # another worker took the session over and closed the run
         steered = live.run.steered_seq
         staged = live.journal.take()
-        live.sealing = True
         records = _closing_records(live, ending, staged)
         try:
             await live.journal.write_last([*staged, *records])
