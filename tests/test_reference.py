@@ -13,9 +13,12 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from heaveto import AgentContext, Run, Runner, errors
+from heaveto import AgentContext, RepairReport, Run, Runner, errors, repair
+from heaveto.core.repair import Change
+from heaveto.core.repair.report import Action
 from heaveto.errors import HeavetoError
 from heaveto.events import contents, records
+from heaveto.histories.profiles import ALIASES, formats
 from heaveto.runner.config import BusyPolicy, RunConfig, ToolExecutionMode
 from heaveto.runner.hooks import Point
 from heaveto.stores.base import Store
@@ -169,16 +172,32 @@ def test_the_command_line_is_described() -> None:
         assert sorted(told) == options, name
 
 
-@pytest.mark.parametrize("name", ["explanation/guarantees.md", "explanation/architecture.md", "explanation/the-log.md"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CONTRIBUTING.md",
+        "docs/explanation/guarantees.md",
+        "docs/explanation/architecture.md",
+        "docs/explanation/the-log.md",
+    ],
+)
 def test_the_tests_and_files_that_a_page_names_exist(name: str) -> None:
-    """A promise that names the tests that hold it names real ones."""
+    """A promise that names the tests that hold it names real ones; a map shows what is there."""
     root = REFERENCE.parents[1]
-    text = (REFERENCE.parent / name).read_text(encoding="utf-8")
-    named = re.findall(r"`((?:tests|benchmarks|core|runner|stores)/[\w/.]+)`", text)
-    assert (
-        named
-        and [path for path in named if not any((base / path).exists() for base in (root, root / "src/heaveto"))] == []
-    )
+    package = root / "src/heaveto"
+    tops = "|".join(["tests", "benchmarks", *(path.name for path in package.iterdir() if path.is_dir())])
+    named = re.findall(rf"`((?:{tops})/[\w/.]+)`", (root / name).read_text(encoding="utf-8"))
+    assert named
+    assert [path for path in named if not any((base / path).exists() for base in (root, package))] == []
+
+
+def test_newcomers_are_told_where_every_package_is() -> None:
+    """The table of what is where leaves none out."""
+    package = REFERENCE.parents[1] / "src/heaveto"
+    table = section((REFERENCE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8"), "Where things are")
+    told = set(re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in table.splitlines() if "|" in line)))
+    there = {path.parent.name for path in package.glob("*/__init__.py")}
+    assert there and there - told == set()
 
 
 def cited_cases() -> set[str]:
@@ -212,3 +231,16 @@ def test_the_handles_are_described(cls: type[Any]) -> None:
     told = set(first_column(section(page("runner.md"), cls.__name__)))
     assert public <= told and not told & OF_THE_RUNNER
     assert told - public <= {"run_id"}  # set by the constructor
+
+
+def test_repair_is_described() -> None:
+    """Its options with their defaults, its formats with their other names, its report and the actions in it."""
+    text = page("repair.md")
+    options = inspect.signature(repair).parameters
+    assert first_column(section(text, "repair"))[: len(options)] == list(options)
+    rows = [row.split("|") for row in section(text, "Formats").splitlines() if row.startswith("| `")]
+    assert {name for row in rows for name in re.findall("`(.+?)`", row[1])} == set(formats())
+    assert {name for row in rows for name in re.findall("`(.+?)`", row[2])} == set(ALIASES)
+    report = set(first_column(section(text, "RepairReport")))
+    assert report == {name for cls in (RepairReport, Change) for name in dir(cls) if not name.startswith("_")}
+    assert set(re.findall(r"`(\w+)`", text.partition("| `action` |")[2].partition("\n")[0])) == set(get_args(Action))

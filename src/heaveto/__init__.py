@@ -83,13 +83,13 @@ _HOMES = {
     "heaveto.agents.llm": ("LlmAgent",),
     "heaveto.agents.tool": ("AgentTool",),
     "heaveto.agents.workflow": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
+    "heaveto.artifacts.base": ("ArtifactService",),
+    "heaveto.artifacts.files": ("FileArtifacts",),
+    "heaveto.artifacts.in_store": ("StoreArtifacts",),
     "heaveto.core.project": ("project",),
     "heaveto.core.repair.report": ("RepairReport",),
     "heaveto.core.request": ("Generation", "ModelRequest", "Profile"),
     "heaveto.core.validate": ("Violation", "validate"),
-    "heaveto.artifacts.base": ("ArtifactService",),
-    "heaveto.artifacts.files": ("FileArtifacts",),
-    "heaveto.artifacts.in_store": ("StoreArtifacts",),
     "heaveto.errors": (
         "AnswerError",
         "HeavetoError",
@@ -145,18 +145,17 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [  # noqa: RUF022 - in the order of the table
-    "BaseAgent", "AgentContext", "LlmAgent", "AgentTool", "LoopAgent", "ParallelAgent", "SequentialAgent", "project",
-    "Generation", "ModelRequest", "Profile", "HeavetoError", "ModelError", "RunCancelled", "RunFailedError",
-    "ToolFatalError", "Blob", "Content", "FileRef", "FunctionCall", "Text", "Thought", "CallSettled", "CallStarted",
-    "Delta", "Message", "Record", "RunEnded", "RunStarted", "SessionKey", "StopReport", "Usage", "Model",
-    "OpenAIChat", "OpenAIResponses", "App", "RunConfig", "Plugin", "RunEnd", "Run", "RunStream", "Runner", "Store",
-    "MemoryStore", "SqliteStore", "Tool", "ToolContext", "FunctionTool", "ArtifactService", "FileArtifacts",
-    "StoreArtifacts", "InDoubtError", "LoadArtifactTool", "Reply", "CommandTool", "run_command", "Retry", "Toolset",
-    "AnswerError", "RunPausedError", "Answered", "Paused", "ResumabilityConfig", "Question", "Compaction",
-    "Confirmation", "Hold", "ClientTool", "LongRunningFunctionTool", "RequestInputTool",
-    "Violation", "validate", "Gemini", "LiteLLM", "AnthropicMessages", "settle_held_calls",
-    "repair", "repair_dangling_tool_calls", "RepairReport", "Repairer",
+__all__ = [
+    "AgentContext", "AgentTool", "AnswerError", "Answered", "AnthropicMessages", "App", "ArtifactService", "BaseAgent",
+    "Blob", "CallSettled", "CallStarted", "ClientTool", "CommandTool", "Compaction", "Confirmation", "Content", "Delta",
+    "FileArtifacts", "FileRef", "FunctionCall", "FunctionTool", "Gemini", "Generation", "HeavetoError", "Hold",
+    "InDoubtError", "LiteLLM", "LlmAgent", "LoadArtifactTool", "LongRunningFunctionTool", "LoopAgent", "MemoryStore",
+    "Message", "Model", "ModelError", "ModelRequest", "OpenAIChat", "OpenAIResponses", "ParallelAgent", "Paused",
+    "Plugin", "Profile", "Question", "Record", "RepairReport", "Repairer", "Reply", "RequestInputTool",
+    "ResumabilityConfig", "Retry", "Run", "RunCancelled", "RunConfig", "RunEnd", "RunEnded", "RunFailedError",
+    "RunPausedError", "RunStarted", "RunStream", "Runner", "SequentialAgent", "SessionKey", "SqliteStore", "StopReport",
+    "Store", "StoreArtifacts", "Text", "Thought", "Tool", "ToolContext", "ToolFatalError", "Toolset", "Usage",
+    "Violation", "project", "repair", "repair_dangling_tool_calls", "run_command", "settle_held_calls", "validate",
 ]  # fmt: skip
 
 

@@ -69,6 +69,13 @@ if TYPE_CHECKING:
     from heaveto.tools.command import CommandResult
 
 
+def _meant(name: str, known: Iterable[str], suffix: str = "") -> str:
+    from difflib import get_close_matches  # only errors need it, and it takes time to import
+
+    near = get_close_matches(name.lower(), known, n=1)
+    return f" (did you mean {near[0] + suffix!r}?)" if near else ""
+
+
 class HeavetoError(Exception):
     """Base of every error that this package raises."""
 
@@ -240,7 +247,8 @@ class UnknownFormatError(ConfigError):
 
     def __init__(self, name: object, known: Iterable[str]) -> None:
         self.name, self.known = name, tuple(sorted(known))
-        super().__init__(f"unknown format {short_repr(name)}; known are {', '.join(self.known)}")
+        near = _meant(str(name).partition(":")[0], self.known)
+        super().__init__(f"unknown format {short_repr(name)}{near}; known are {', '.join(self.known)}")
 
 
 class UnknownConnectorError(ConfigError):
@@ -248,7 +256,8 @@ class UnknownConnectorError(ConfigError):
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         there_are = ", ".join(f"{connector}:…" for connector in known)
-        super().__init__(f"model {name!r} names no connector; write one of {there_are}, or pass a model")
+        near = _meant(name.replace("/", ":").partition(":")[0], known, suffix=":…")
+        super().__init__(f"model {name!r} names no connector{near}; write one of {there_are}, or pass a model")
         self.name, self.known = name, known
 
 
@@ -612,10 +621,10 @@ class DuplicateRecordError(StoreError):
 
 
 class StoreClosedError(StoreError):
-    """The store was closed before this call."""
+    """The store was closed before this call. A runner closes its store when it ends: open one for each runner."""
 
     def __init__(self) -> None:
-        super().__init__("the store is closed")
+        super().__init__("the store is closed; a runner closes its store when it ends, so open another for the next")
 
 
 class SessionExistsError(StoreError):

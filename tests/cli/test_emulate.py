@@ -55,6 +55,8 @@ def test_it_answers_real_sdks_without_a_script(tmp_path: Path) -> None:
             assert api.responses.create(model="gpt-x", input="hello").output_text == "You said: hello"
             with pytest.raises(openai.BadRequestError):
                 api.chat.completions.create(model="gpt-x", messages=said[:2], tools=[TOOL])
+            with pytest.raises(openai.NotFoundError):
+                api.files.list()
         with anthropic.Anthropic(base_url=urls["ANTHROPIC_BASE_URL"], api_key="secret") as claude:
             hello: Any = [{"role": "user", "content": "hello"}]
             answer = claude.messages.create(model="claude-x", max_tokens=9, messages=hello)
@@ -64,9 +66,17 @@ def test_it_answers_real_sdks_without_a_script(tmp_path: Path) -> None:
     assert "\x1b" not in out and err == ""
     assert "openai           200 POST /v1/chat/completions gpt-x ✓" in lines[0]
     assert "400 POST /v1/chat/completions gpt-x ✗ O1: An assistant message with 'tool_calls'" in lines[3]
-    assert "anthropic        200 POST /v1/messages claude-x ✓" in lines[4]
+    assert "404 GET /v1/files ✗ not found" in lines[4]
+    assert "anthropic        200 POST /v1/messages claude-x ✓" in lines[5]
     logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [entry["violation"] and entry["violation"]["rule"] for entry in logged] == [None, None, None, "O1", None]
+    assert [entry["violation"] and entry["violation"]["rule"] for entry in logged] == [
+        None,
+        None,
+        None,
+        "O1",
+        None,
+        None,
+    ]
     assert (logged[0]["api"], logged[0]["status"], logged[0]["end"]) == ("openai", 200, "completed")
     assert logged[0]["body"]["messages"] == said[:1]
     assert "secret" not in json.dumps(logged)

@@ -180,6 +180,15 @@ async def test_one_script_serves_all_apis() -> None:
     assert over == emulator.exchanges
 
 
+async def test_a_request_beyond_the_script_is_no_success() -> None:
+    """An agent that asks once too often, and swallows the refusal, has not done what the script says."""
+    async with Emulator(say("1")) as emulator:
+        for _ in range(2):
+            await raw(emulator, "openai")
+    with pytest.raises(AssertionError, match="1 more requests came than the 1 steps of the script"):
+        emulator.assert_done()
+
+
 async def test_a_port_can_be_chosen() -> None:
     """And used again right after."""
     with socket.socket() as probe:

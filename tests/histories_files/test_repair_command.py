@@ -174,6 +174,26 @@ def test_a_terminal_gets_colours(broken: Path) -> None:
     assert "\x1b" not in plain.stdout + plain.stderr
 
 
+def test_the_report_begins_in_a_line_of_its_own(tmp_path: Path) -> None:
+    """Where both go to a terminal and the file ends without a line end, the report is not glued to it."""
+    path = tmp_path / "talk.json"
+    path.write_text('[{"role": "user", "content": "Hi."}]')
+    with Terminal("repair", path, cwd=tmp_path) as terminal:
+        terminal.wait_for('"Hi."}]\r\n')
+        assert terminal.end() == 0
+
+
+def test_messages_under_a_wrong_name_stay_as_they_are(tmp_path: Path) -> None:
+    """Nothing is dropped because somebody named the wrong provider; the report names the right one."""
+    path = tmp_path / "talk.json"
+    call = {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
+    path.write_text(json.dumps([{"role": "user", "content": "Pay."}, {"role": "assistant", "tool_calls": [call]}]))
+    before = path.read_bytes()
+    done = repair("--provider", "anthropic", "--in-place", path)
+    assert (done.exit_code, path.read_bytes()) == (1, before)
+    assert "say provider='openai'" in done.stdout
+
+
 def test_standard_input_may_hold_anything() -> None:
     """Bytes that are no UTF-8 go through as they are where they are not part of what is repaired."""
     result = repair("-", given=b"\xff\xfe\0\0")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ from msgspec.structs import replace
 
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn
-from heaveto.errors import MissingExtraError, ModelError
+from heaveto.errors import ModelError
 from heaveto.events.contents import FunctionCall, FunctionResponse, ProviderCall, ProviderResult, Text, Thought
 from heaveto.events.records import Delta, Message, RunEnded, Usage
 from heaveto.models.anthropic_messages import AnthropicMessages
@@ -223,6 +221,17 @@ async def test_an_error_event_has_the_status_of_its_type(kind: str, status: int,
     assert (error.value.status, error.value.retryable, error.value.body) == (status, retryable, body)
 
 
+async def test_an_error_says_what_the_server_said() -> None:
+    """Its words, without the braces of the body around them; the body is there as data."""
+    async with Emulator(say("x"), models=["claude-opus-5"]) as emulator:
+        model = AnthropicMessages("claud", api_key="any", base_url=emulator.anthropic_url)
+        with pytest.raises(ModelError) as error:
+            await ask(model)
+        await model.aclose()
+    assert (str(error.value), error.value.status) == ("Error code: 404 - model: claud", 404)
+    assert error.value.body["error"]["type"] == "not_found_error"
+
+
 async def test_a_missing_key_is_a_final_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     """Trying again does not help; the error tells what to set."""
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE"):
@@ -231,22 +240,6 @@ async def test_a_missing_key_is_a_final_error(monkeypatch: pytest.MonkeyPatch, t
     with pytest.raises(ModelError, match="ANTHROPIC_API_KEY") as error:
         await ask(AnthropicMessages("m"))
     assert not error.value.retryable
-
-
-async def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error tells what to install."""
-    monkeypatch.setitem(sys.modules, "anthropic", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'heaveto\[anthropic\]'"):
-        await ask(AnthropicMessages("m", api_key="k"))
-
-
-def test_the_sdk_is_not_imported_before_it_is_needed() -> None:
-    """It takes two seconds, which neither a command line nor an event loop should wait for."""
-    program = (
-        "import sys, heaveto.models.anthropic_messages as m; m.AnthropicMessages('m');"
-        "assert not {'anthropic', 'httpx2', 'pydantic'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 async def test_an_own_client_is_used_and_left_open() -> None:

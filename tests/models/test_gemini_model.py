@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -14,7 +12,7 @@ from tests.models.raw_server import HEAD, RawServer, chunk, event, events, whole
 
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn
-from heaveto.errors import MissingExtraError, ModelError
+from heaveto.errors import ModelError
 from heaveto.events.contents import FunctionCall, FunctionResponse, Text
 from heaveto.events.records import Usage
 from heaveto.ids import SystemIds
@@ -22,7 +20,6 @@ from heaveto.models.assemble import Assembled, Assembler
 from heaveto.models.base import TextChunk
 from heaveto.models.gemini import Gemini, wants_signatures
 from heaveto.models.prices import Prices
-from heaveto.runner.config import RunConfig
 from heaveto.runner.runner import Runner
 from heaveto.testing import Emulator, call, hang, say, think
 
@@ -228,54 +225,6 @@ async def test_line_separators_within_texts_do_not_split_events() -> None:
         await model.aclose()
 
 
-async def closes(server: RawServer, stopped_at: float, phase: str) -> None:
-    closed_at = await asyncio.wait_for(server.closed.get(), CLOSED_WITHIN_SECONDS)
-    print(f"\n{phase}: the server saw the socket close after {(closed_at - stopped_at) * 1000:.1f} ms")
-
-
-@pytest.mark.parametrize(
-    ("phase", "stream", "answer"),
-    [
-        ("before the headers", True, ["hang"]),
-        ("before the first byte", True, [HEAD, "hang"]),
-        ("without streaming", False, ["hang"]),
-        ("without streaming, in the body", False, [HEAD, chunk(b"{"), "hang"]),
-    ],
-)
-async def test_a_stop_before_the_answer_closes_the_socket(phase: str, stream: bool, answer: list[Any]) -> None:
-    """The provider must not go on generating, whatever it was doing (F51)."""
-    async with RawServer(answer) as server:
-        model = connect(server, stream=stream)
-        asking = asyncio.create_task(ask(model))
-        await server.arrived.wait()
-        await asyncio.sleep(0.05)  # until the client waits for what does not come
-        stopped_at = time.monotonic()
-        asking.cancel()
-        await closes(server, stopped_at, phase)
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        await model.aclose()
-
-
-@pytest.mark.parametrize("way", ["cancel", "close"])
-async def test_a_stop_in_mid_stream_closes_the_socket(way: str) -> None:
-    """Both if the reader is cancelled while it waits, and if it just stops reading (F51)."""
-    async with RawServer([HEAD, event(said({"text": "Hel"})), "hang"]) as server:
-        model = connect(server)
-        stream = model.generate(ASK)
-        assert await anext(stream) == TextChunk("Hel")
-        if way == "cancel":
-            reading = asyncio.ensure_future(anext(stream))
-            await asyncio.sleep(0)
-            stopped_at = time.monotonic()
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
-        stopped_at = time.monotonic()
-        await stream.aclose()
-        await closes(server, stopped_at, f"mid-stream, by {way}")
-        await model.aclose()
-
-
 async def test_googles_own_stream_leaves_the_socket_open_when_it_is_closed() -> None:
     """Why the SDK does not receive our answers: if this fails, it has become better."""
     import httpx
@@ -310,31 +259,6 @@ async def test_a_stop_while_the_server_does_not_even_accept_closes_the_socket() 
                 while await loop.sock_recv(connection, 100_000):
                     pass
             print(f"\nconnecting: closed after {(time.monotonic() - stopped_at) * 1000:.1f} ms")
-        await model.aclose()
-
-
-async def test_a_stop_in_the_back_off_sends_nothing_more() -> None:
-    """The wait is the runtime's, and a retry after a stop would be a new answer nobody reads (F159)."""
-    async with RawServer(whole({"error": {"code": 503, "message": "busy"}}, status=503)) as server:
-        model = connect(server)
-        agent = LlmAgent(name="a", model=model)
-        async with Runner(agent) as runner:
-            slow = RunConfig(model_retries=2, retry_backoff_seconds=30)
-            run = await runner.start(new_message="hi", user_id="u", session_id="s", run_config=slow)
-            await server.arrived.wait()
-            await asyncio.sleep(0.05)
-            await run.cancel()
-        await model.aclose()
-        assert len(server.requests) == 1
-
-
-async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
-    """Reading to the end leaves it open and clean."""
-    async with RawServer(events(DONE), events(DONE)) as server:
-        model = connect(server)
-        await ask(model)
-        await ask(model)
-        assert server.connections == 1
         await model.aclose()
 
 
@@ -374,17 +298,6 @@ async def test_a_tool_whose_name_gemini_does_not_take_is_called_by_its_own() -> 
     assert isinstance(made, FunctionCall) and made.name == "2fa"
 
 
-async def test_nobody_listening_is_a_retryable_error() -> None:
-    """Without a status, because there was no answer."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    model = Gemini("gemini-3-pro", api_key="k", base_url=f"http://127.0.0.1:{port}")
-    with pytest.raises(ModelError) as error:
-        await ask(model)
-    await model.aclose()
-    assert (error.value.status, error.value.retryable) == (None, True)
-
-
 @pytest.mark.parametrize(
     ("model", "signed"),
     [
@@ -411,23 +324,6 @@ async def test_missing_credentials_are_a_final_error(monkeypatch: pytest.MonkeyP
     with pytest.raises(ModelError, match=r"API key|credentials") as error:
         await ask(Gemini("gemini-3-pro", **options))
     assert not error.value.retryable
-
-
-def test_the_sdk_is_not_imported_before_it_is_needed() -> None:
-    """It takes a second, which neither a command line nor an event loop should wait for."""
-    program = (
-        "import sys, heaveto.models.gemini as m; m.Gemini('m');"
-        "assert not {'google.genai', 'httpx', 'starlette', 'uvicorn'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
-async def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error tells what to install."""
-    monkeypatch.setitem(sys.modules, "google.genai", None)
-    monkeypatch.delattr("google.genai", raising=False)
-    with pytest.raises(MissingExtraError, match=r"pip install 'heaveto\[google\]'"):
-        await ask(Gemini("gemini-3-pro", api_key="k"))
 
 
 async def test_a_conversation_with_calls_keeps_the_rules_of_gemini_3() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 from tests.models.raw_server import HEAD, RawServer, chunk, event, events, whole
 
 from heaveto.core.request import ModelRequest, ToolDeclaration, Turn
-from heaveto.errors import MissingExtraError, ModelError
+from heaveto.errors import ModelError
 from heaveto.events.contents import FunctionCall, Text
 from heaveto.events.records import Usage
 from heaveto.ids import SystemIds
@@ -177,18 +175,3 @@ async def test_litellm_may_not_rewrite_messages_in_silence() -> None:
     async with RawServer(events(delta({"content": "a"}, "stop"))) as server:
         await ask(connect(server))
     assert litellm.modify_params is False
-
-
-def test_litellm_is_not_imported_before_it_is_needed() -> None:
-    """It takes many seconds."""
-    program = (
-        "import sys, heaveto.models.litellm as m; m.LiteLLM('m'); assert not {'litellm', 'openai'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
-async def test_a_missing_litellm_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error tells what to install."""
-    monkeypatch.setitem(sys.modules, "litellm", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'heaveto\[litellm\]'"):
-        await ask(LiteLLM("openai/m"))

@@ -50,6 +50,13 @@ def test_an_unknown_connector_is_told_with_those_there_are(name: str) -> None:
     assert (error.value.name, error.value.known) == (name, names.connectors())
 
 
+@pytest.mark.parametrize("name", ["antropic:claude-opus-5", "Anthropic:x", "anthropic/claude-opus-5"])
+def test_a_typing_error_gets_what_may_be_meant(name: str) -> None:
+    """The nearest name stands in the message."""
+    with pytest.raises(UnknownConnectorError, match=r"did you mean 'anthropic:…'\?"):
+        LlmAgent("root", name)
+
+
 def test_a_connector_without_a_model_is_refused() -> None:
     """No provider has a model without a name."""
     with pytest.raises(ConfigError, match="behind the colon"):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import subprocess
-import sys
 import time
 from typing import Any
 
 import pytest
 
 from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn
-from heaveto.errors import MissingExtraError, ModelError
+from heaveto.errors import ModelError
 from heaveto.events.contents import FunctionCall, FunctionResponse, Text, Thought
 from heaveto.events.records import Usage
 from heaveto.ids import SystemIds
@@ -22,8 +20,8 @@ from heaveto.models.openai_chat import OpenAIChat
 from heaveto.models.prices import Prices
 from heaveto.models.sdk import retry_after_seconds
 from heaveto.models.wire.openai_chat_answer import ChatAnswerReader
-from heaveto.testing.emulator import Emulator, Exchange
-from heaveto.testing.script import call, cut, fault, finish, hang, raw_call, say, think, usage
+from heaveto.testing.emulator import Emulator
+from heaveto.testing.script import call, cut, fault, finish, raw_call, say, think, usage
 
 ASK = ModelRequest(
     turns=[Turn("user", (Text(text="hi"),))],
@@ -184,61 +182,6 @@ async def test_arguments_are_judged_strictly(args: str, defect: str) -> None:
     assert isinstance(part, FunctionCall) and (part.defect, part.args) == (defect, {})
 
 
-async def test_nobody_listening_is_a_retryable_error() -> None:
-    """Without a status, because there was no answer."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    model = OpenAIChat("m", base_url=f"http://127.0.0.1:{port}/v1")
-    with pytest.raises(ModelError) as error:
-        await ask(model)
-    await model.aclose()
-    assert (error.value.status, error.value.retryable) == (None, True)
-
-
-async def until_closed(exchange: Exchange, stopped_at: float, phase: str) -> None:
-    await asyncio.wait_for(exchange.over(), CLOSED_WITHIN_SECONDS)
-    assert exchange.closed_at is not None
-    print(f"\n{phase}: the server saw the socket close after {(exchange.closed_at - stopped_at) * 1000:.1f} ms")
-
-
-@pytest.mark.parametrize(
-    ("phase", "stream", "early_headers"),
-    [("before the headers", True, False), ("before the first byte", True, True), ("without streaming", False, False)],
-)
-async def test_a_stop_before_the_answer_closes_the_socket(phase: str, stream: bool, early_headers: bool) -> None:
-    """The provider must not go on generating, whatever it was doing (F51)."""
-    async with Emulator(hang(), early_headers=early_headers) as emulator:
-        model = connect(emulator, stream=stream)
-        asking = asyncio.create_task(ask(model))
-        exchange = await emulator.exchange(0)
-        stopped_at = time.monotonic()
-        asking.cancel()
-        await until_closed(exchange, stopped_at, phase)
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        await model.aclose()
-
-
-@pytest.mark.parametrize("way", ["cancel", "close"])
-async def test_a_stop_in_mid_stream_closes_the_socket(way: str) -> None:
-    """Both if the reader is cancelled while it waits, and if it just stops reading (F51)."""
-    async with Emulator((say("Hel"), hang())) as emulator:
-        model = connect(emulator)
-        stream = model.generate(ASK)
-        assert await anext(stream) == TextChunk("Hel")
-        exchange = await emulator.exchange(0)
-        stopped_at = time.monotonic()
-        if way == "cancel":
-            reading = asyncio.ensure_future(anext(stream))
-            await asyncio.sleep(0)
-            stopped_at = time.monotonic()
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
-        await stream.aclose()
-        await until_closed(exchange, stopped_at, f"mid-stream, by {way}")
-        await model.aclose()
-
-
 async def test_a_stop_while_the_server_does_not_even_accept_closes_the_socket() -> None:
     """The connection was made by the kernel, the request waits in its queue (F51)."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -259,16 +202,6 @@ async def test_a_stop_while_the_server_does_not_even_accept_closes_the_socket() 
             print(
                 f"\nconnecting: the server saw the socket close after {(time.monotonic() - stopped_at) * 1000:.1f} ms"
             )
-        await model.aclose()
-
-
-async def test_a_connection_is_used_again_after_a_whole_answer() -> None:
-    """Reading to the end leaves it open and clean."""
-    async with Emulator(say("a"), say("b")) as emulator:
-        model = connect(emulator)
-        await ask(model)
-        await ask(model)
-        assert emulator.open_connections == 1
         await model.aclose()
 
 
@@ -330,22 +263,6 @@ def test_unknown_fields_are_kept() -> None:
     assert isinstance(chunk, CallChunk) and chunk.data == {"sig": "s"}
     (end,) = reader.end()
     assert end.data == {"id": "1", "details": ["a", "b"]}  # type: ignore[union-attr]
-
-
-def test_the_sdk_is_not_imported_before_it_is_needed() -> None:
-    """It takes a second, which neither a command line nor an event loop should wait for."""
-    program = (
-        "import sys, heaveto.models.openai_chat as m; m.OpenAIChat('m');"
-        "assert not {'openai', 'httpx2', 'starlette', 'uvicorn'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
-async def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error tells what to install."""
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'heaveto\[openai\]'"):
-        await ask(OpenAIChat("m", api_key="k"))
 
 
 async def test_a_missing_key_is_a_final_error(monkeypatch: pytest.MonkeyPatch) -> None:

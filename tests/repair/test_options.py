@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 
 import msgspec
 import pytest
@@ -13,8 +14,8 @@ from openai.types.chat import ChatCompletionMessage
 from tests.repair.judge import refusal
 from tests.repair.shapes import WRITERS, A, R, U, anthropic, asks, chat, gemini, numbered
 
-from heaveto import RepairReport, repair, repair_dangling_tool_calls
-from heaveto.errors import InvalidHistoryError, UnknownFormatError
+from heaveto import RepairReport, repair, repair_dangling_tool_calls, validate
+from heaveto.errors import ConfigError, InvalidHistoryError, UnknownFormatError
 from heaveto.histories import REGISTRY, formats
 
 OPEN = [U(), asks("c1", "c2"), R("c2", "real"), U("stop")]
@@ -126,7 +127,7 @@ def test_the_report_is_for_machines_and_for_people() -> None:
     }
     assert msgspec.json.decode(report.to_json(), type=RepairReport) == report
     assert report.as_dict() == json.loads(report.to_json())
-    assert str(report) == "openai: 1 changes\n  O1 at 2: answered t c1 (no result, unknown)"
+    assert str(report) == "openai: 1 change\n  O1 at 2: answered t c1 (no result, unknown)"
     assert not repair(chat([U()]), "openai")[1]
 
 
@@ -137,6 +138,11 @@ def test_unknown_formats_are_refused_by_name() -> None:
     """The message lists those there are; aliases are known."""
     with pytest.raises(UnknownFormatError, match="known are anthropic"):
         repair([], "claude")
+    with pytest.raises(UnknownFormatError, match=r"did you mean 'anthropic'\?"):
+        repair([], "anthropic:claude-opus-5")
+    for judge in (repair, validate):
+        with pytest.raises(UnknownFormatError, match="unknown format"):
+            judge([], ["openai"])  # type: ignore[arg-type, operator]
     assert set(formats()) == set(REGISTRY)
     for alias in ("openai-chat", "google", "dashscope", "moonshot"):
         assert repair([], alias)[1].provider in formats()
@@ -161,6 +167,30 @@ def test_what_is_no_history_is_refused_with_its_place(history: object, provider:
     """A repair mends conversations; it does not guess what an object means."""
     with pytest.raises(InvalidHistoryError):
         repair(history, provider)  # type: ignore[type-var]
+
+
+FORMS = ("openai", "openai-responses", "anthropic", "gemini", "bedrock")
+
+
+@pytest.mark.parametrize(("is_of", "said"), [pair for pair in product(FORMS, FORMS) if pair[0] != pair[1]])
+def test_a_history_of_another_format_is_refused_and_not_emptied(is_of: str, said: str) -> None:
+    """Read as what it is not, its calls are nothing: they would be dropped, or found to be in order."""
+    for steps in (OPEN, [U(), asks("c1"), R("c1", "real"), U("go on")]):
+        with pytest.raises(InvalidHistoryError, match=f"of another format than '{said}'; say provider='{is_of}'"):
+            repair(WRITERS[is_of](steps), said)
+
+
+def test_words_that_are_no_parts_are_refused_and_not_dropped() -> None:
+    """To Gemini, a message of another format is a content without parts."""
+    with pytest.raises(InvalidHistoryError, match="'content' where Gemini has 'parts'"):
+        repair([{"role": "user", "content": "hello"}], "gemini")
+
+
+def test_one_id_is_no_list_of_ids() -> None:
+    """A text would be taken for the ids of its letters."""
+    for name in ("pending", "awaited"):
+        with pytest.raises(ConfigError, match=f"{name} is one id, 'c1'"):
+            repair(chat(OPEN), "openai", **{name: "c1"})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("provider", WRITERS)

@@ -37,7 +37,9 @@ def test_formats_have_other_names(alias: str, name: str) -> None:
 
 def test_an_unknown_format_is_named_with_those_that_are_known() -> None:
     """Who mistypes one sees the right one."""
-    with pytest.raises(UnknownFormatError, match="unknown format 'antropic'; known are anthropic, bedrock") as caught:
+    with pytest.raises(
+        UnknownFormatError, match=r"'antropic' \(did you mean 'anthropic'\?\); known are anthropic, bedrock"
+    ) as caught:
         validate([], "antropic")
     assert isinstance(caught.value, ConfigError)
     assert caught.value.name == "antropic" and set(caught.value.known) == {*FORMATS, *ALIASES}

@@ -86,7 +86,8 @@ def _tell(exchange: Exchange, log: TextIO | None) -> None:
     if log is not None:
         log.write(json.dumps(_record(exchange, now.isoformat(timespec="milliseconds"))) + "\n")
         log.flush()
-    what = f"{exchange.method} {exchange.path}" + (f" {exchange.model}" if exchange.model else "")
+    is_told = not exchange.model or exchange.model in exchange.path  # Gemini's paths name the model
+    what = f"{exchange.method} {exchange.path}" + ("" if is_told else f" {exchange.model}")
     when = click.style(now.strftime("%H:%M:%S"), dim=True)
     _say(f"{when} {exchange.api:<16} {exchange.status or '-'} {what} {_end(exchange)}")
 
@@ -102,9 +103,11 @@ def _end(exchange: Exchange) -> str:
         doubt = " (unconfirmed)" if broken.unconfirmed else ""
         return click.style(f"✗ {broken}{doubt}", fg="red")
     seconds = _seconds(exchange)
-    size = f"{exchange.bytes_sent} bytes in " + (f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms")
+    size = f"{exchange.bytes_sent} B in " + (f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms")
     if exchange.completed_at is None:
         return click.style(f"closed after {size}", fg="yellow")
+    if exchange.status == HTTPStatus.NOT_FOUND:
+        return click.style("✗ not found", fg="yellow")
     is_good = exchange.status == HTTPStatus.OK
     return click.style(f"{'✓' if is_good else '✗'} {size}", fg="green" if is_good else "yellow")
 

@@ -13,6 +13,7 @@ import click
 
 from heaveto.cli.exits import FAILED, OK, USAGE
 from heaveto.cli.replacing import Original, replace_file, write_file
+from heaveto.histories import formats
 from heaveto.histories.files import Damage, FileChange, FileRepair, Refusal, repair_file
 
 _KINDS = {
@@ -22,7 +23,7 @@ _KINDS = {
     "gemini-cli": "a Gemini CLI chat",
     "bodies": "request bodies",
     "messages": "a list of messages",
-    "unknown": "lines of JSON that are no messages known here; only damage is looked at",
+    "unknown": "no messages of a known form; only the text is checked for damage",
 }
 _DAMAGE = {
     "truncated": "cut off",
@@ -58,7 +59,9 @@ class _Options:
 
 @click.command("repair")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True), metavar="FILE...")
-@click.option("--provider", help="The format of the messages, where their shape does not tell.")
+@click.option(
+    "--provider", help=f"The format of the messages, where their shape does not tell: {', '.join(formats())}."
+)
 @click.option("--check", is_flag=True, help="Only look; exit with 1 if something is broken.")
 @click.option("--in-place", is_flag=True, help="Replace the file; keep the old one as FILE.bak.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the repaired file there.")
@@ -103,6 +106,8 @@ def _repair(path: Path, options: _Options) -> int:
         elif options.prints_file:
             sys.stdout.buffer.write(found.output)
             sys.stdout.buffer.flush()
+            if sys.stdout.isatty() and not found.output.endswith(b"\n"):
+                click.echo(err=True)  # the report begins in a line of its own
     except OSError as error:
         raise click.ClickException(f"{path}: {error.strerror or error}") from error
     _report(path, found, backup, options)

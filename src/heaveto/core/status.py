@@ -1,7 +1,6 @@
 """The states of runs and of calls, and every legal step between them: one table each.
 
-`advance_*` is total, as the fold must be: a record that does not apply to a state leaves it as it is. Writers ask
-`can_*` first.
+`advance_*` is total, as the fold must be: a record that does not apply to a state leaves it as it is.
 """
 
 from __future__ import annotations
@@ -56,16 +55,6 @@ def advance_run(status: RunStatus, step: RunStep) -> RunStatus:
     return RUN_STEPS.get((status, step), status)
 
 
-def can_run(status: RunStatus, step: RunStep) -> bool:
-    """Whether the step is legal in this status."""
-    return (status, step) in RUN_STEPS
-
-
 def advance_call(phase: CallPhase, step: CallStep) -> CallPhase:
     """Return the phase after a step; a step that is not legal changes nothing."""
     return CALL_STEPS.get((phase, step), phase)
-
-
-def can_call(phase: CallPhase, step: CallStep) -> bool:
-    """Whether the step is legal in this phase."""
-    return (phase, step) in CALL_STEPS

@@ -7,11 +7,10 @@ from typing import cast
 from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
+from heaveto.core.wire_kinds import THINKING
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
-from heaveto.histories.server_tools import drop_unpaired
+from heaveto.histories.server_tools import drop_unpaired, is_own
 from heaveto.histories.work import Body, Work, as_object, json_words, objects_at, text_of, texts_of, words_of
-
-THINKING = ("thinking", "redacted_thinking")
 
 
 class AnthropicFormat(BlockFormat):
@@ -32,7 +31,7 @@ class AnthropicFormat(BlockFormat):
             is_model = message.get("role") == "assistant"
             if blocks and all(_is_fine(work, block, is_model) for block in blocks):
                 continue
-            own_tools = own_tools or any(_is_own_tool(block) for block in blocks)
+            own_tools = own_tools or any(map(is_own, blocks))
             kept = self._clean_blocks(work, index, is_model, blocks)
             if not kept:
                 work.messages[index] = None
@@ -124,11 +123,6 @@ def _is_fine(work: Work, block: Body, is_model: bool) -> bool:
         name = block.get("name")
         return is_model and type(block.get("input")) is dict and type(name) is str and work.names.get(name) == name
     return kind == "tool_result" and not block.get("is_error")
-
-
-def _is_own_tool(block: Body) -> bool:
-    kind = text_of(block.get("type"))
-    return kind.endswith("_tool_result") or kind in ("server_tool_use", "mcp_tool_use")
 
 
 def _clean_call(work: Work, index: int, block: Body) -> Body:

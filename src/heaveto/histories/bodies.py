@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from heaveto.core.repair import Change, Policy
+from heaveto.core.wire_kinds import THINKING
 from heaveto.histories.profiles import Profile
 from heaveto.histories.work import Body, text_of
 
@@ -82,7 +83,7 @@ def _lacks_thinking(messages: list[Any]) -> bool:
             break
         before = role
     calls = any(block.get("type") == "tool_use" for block in under_way)
-    return calls and under_way[0].get("type") not in ("thinking", "redacted_thinking")
+    return calls and under_way[0].get("type") not in THINKING
 
 
 def _blocks(message: Body) -> Iterable[Body]:

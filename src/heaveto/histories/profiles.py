@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from heaveto.core.repair import Fault, Policy
+from heaveto.core.wire_kinds import ALIASES
 from heaveto.core.wire_names import COMMON_NAMES, IdRule, NameRule
 from heaveto.errors import UnknownFormatError
 
@@ -112,7 +113,6 @@ _PROFILES = (
     ),
     Profile(
         name="minimax-anthropic", family="anthropic", key="messages", policy=_MINIMAX, results_alone=True,
-
     ),
     Profile(
         name="gemini", family="gemini", key="contents", policy=_GEMINI, names=_GEMINI_NAMES, signatures=True,
@@ -130,12 +130,6 @@ _PROFILES = (
     ),
 )  # fmt: skip
 REGISTRY: Mapping[str, Profile] = {profile.name: profile for profile in _PROFILES}
-ALIASES: Mapping[str, str] = {
-    "openai-chat": "openai",
-    "google": "gemini",
-    "dashscope": "qwen",
-    "moonshot": "kimi",
-}
 
 
 def formats() -> tuple[str, ...]:
@@ -149,7 +143,8 @@ def profile_named(name: str) -> Profile:
     Raises:
         UnknownFormatError: there is none.
     """
-    profile = REGISTRY.get(ALIASES.get(name, name))
+    known = str(name)  # anything may come from callers without a type checker
+    profile = REGISTRY.get(ALIASES.get(known, known))
     if profile is None:
-        raise UnknownFormatError(name, REGISTRY)
+        raise UnknownFormatError(name, [*REGISTRY, *ALIASES])
     return profile

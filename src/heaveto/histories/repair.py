@@ -9,13 +9,14 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 from heaveto.core.repair import Change, Options, RepairReport, decide
 from heaveto.core.repair.decide import Carry
 from heaveto.core.repair.rules import Why, no_results
-from heaveto.errors import InvalidHistoryError
+from heaveto.errors import ConfigError, InvalidHistoryError
 from heaveto.events.contents import Json
 from heaveto.histories import views
 from heaveto.histories.anthropic import AnthropicFormat
 from heaveto.histories.bedrock import BedrockFormat
 from heaveto.histories.bodies import policy_for, settle_body
 from heaveto.histories.chat import ChatFormat
+from heaveto.histories.foreign import require_own
 from heaveto.histories.gemini import GeminiFormat
 from heaveto.histories.profiles import Family, Profile, profile_named
 from heaveto.histories.responses import ResponsesFormat
@@ -60,7 +61,8 @@ def repair(
 
     Raises:
         UnknownFormatError: there is no such format.
-        InvalidHistoryError: the history has not the shape of the format.
+        InvalidHistoryError: the history has not the shape of the format, or has that of another.
+        ConfigError: `pending` or `awaited` is a text.
     """
     profile = profile_named(provider)
     options = options_of(texts=texts, orphans=orphans, pending=pending, awaited=awaited, results=results)
@@ -80,6 +82,9 @@ def options_of(
     results: Results | None = None,
 ) -> Options:
     """Return the caller's wishes as the algorithm takes them."""
+    for name, ids in (("pending", pending), ("awaited", awaited)):
+        if isinstance(ids, str):
+            raise ConfigError(f"repair: {name} is one id, {ids!r}; pass a list of ids")
     return Options(
         texts=texts or {},
         quote_orphans=orphans == "quote",
@@ -118,13 +123,19 @@ def repair_messages(
 ) -> Repaired:
     """Repair a list. With `before`, it goes on from a repaired history that ends with a user's words."""
     if not isinstance(history, list):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
-        raise InvalidHistoryError(None, f"must be a list of messages or a body, not {type(history).__name__}")
+        raise InvalidHistoryError(
+            None, f"must be a list of messages or a body, not {type(history).__name__}{_instead(history)}"
+        )
     if views.are_dicts(history):
         try:
             return _repaired(history, history, profile, options, settings, before)
         except InvalidHistoryError:
             pass  # something within is no dict: perhaps an object of an SDK, perhaps an error, which will be told below
     return _repaired(history, views.readable(history), profile, options, settings, before)
+
+
+def _instead(history: object) -> str:
+    return "; read JSON text with json.loads" if isinstance(history, str | bytes) else "; pass list(…)"
 
 
 def _repaired(
@@ -135,6 +146,8 @@ def _repaired(
     settings: Body | None,
     before: Carry | None,
 ) -> Repaired:
+    if before is None:
+        require_own(readable, profile)
     chosen = _FORMATS[profile.family]
     work = Work(profile, list(readable), settings or {}, is_start=before is None, origins=range(len(history)))
     chosen.clean(work)
@@ -157,7 +170,9 @@ def _repaired(
 
 def _repair_body(body: Body, profile: Profile, options: Options) -> tuple[Body, RepairReport]:
     if profile.key not in body:
-        raise InvalidHistoryError(None, f"a body of {profile.name} must have {profile.key!r}")
+        raise InvalidHistoryError(
+            None, f"a request body of {profile.name} must have {profile.key!r}; pass messages as a list"
+        )
     history: object = body[profile.key]
     if isinstance(history, str) and profile.family == "responses":
         return body, RepairReport(profile.name)  # one text of the user, nothing to repair

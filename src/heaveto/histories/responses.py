@@ -9,18 +9,9 @@ from typing import cast
 from heaveto.core import notes
 from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Quoted, Result, Turn
 from heaveto.core.repair.steps import Insert, Place, Step
+from heaveto.core.wire_kinds import LOCAL_SHELL_OUTPUT, OUTPUT_OF
 from heaveto.histories.work import Body, Work, as_object, json_words, text_of, words_of
 
-OUTPUT_OF = {
-    "function_call": "function_call_output",
-    "custom_tool_call": "custom_tool_call_output",
-    "apply_patch_call": "apply_patch_call_output",
-    "tool_search_call": "tool_search_output",
-    "local_shell_call": "local_shell_call_output",
-    "shell_call": "shell_call_output",
-    "computer_call": "computer_call_output",
-}
-"""The client's calls and what answers them (R2). The provider executes the others itself."""
 _OUTPUTS = frozenset(OUTPUT_OF.values())
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NO_PICTURE = (
@@ -38,7 +29,7 @@ class ResponsesFormat:
         for index, item in enumerate(work.messages):
             assert item is not None
             clean: Body | None = item
-            if item.get("id") is not None and item.get("type") != "local_shell_call_output":
+            if item.get("id") is not None and item.get("type") != LOCAL_SHELL_OUTPUT:
                 clean = _clean_id(work, index, item, seen, is_stored=is_stored)
             elif item.get("type") == "reasoning" and not is_stored and not item.get("encrypted_content"):
                 clean = None
@@ -119,7 +110,7 @@ def _result(index: int, item: Body) -> Result:
 
 def _id_key(item: Body) -> str:
     """The local shell's results have the id of their call as their own."""
-    return "id" if item.get("type") == "local_shell_call_output" and "call_id" not in item else "call_id"
+    return "id" if item.get("type") == LOCAL_SHELL_OUTPUT and "call_id" not in item else "call_id"
 
 
 def _with_id(item: Body, new_id: str) -> Body:

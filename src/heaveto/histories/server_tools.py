@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
+from heaveto.core.wire_kinds import SERVER_CALLS
 from heaveto.histories.work import Body, Work, text_of
 
-_CALLS = ("server_tool_use", "mcp_tool_use")
+
+def is_own(block: Body) -> bool:
+    """Whether a block is a call of such a tool, or the result of one."""
+    kind = text_of(block.get("type"))
+    return kind in SERVER_CALLS or kind.endswith("_tool_result")
 
 
 def drop_unpaired(work: Work) -> None:
@@ -19,7 +24,7 @@ def drop_unpaired(work: Work) -> None:
     for message in work.messages:
         for block in _blocks(message):
             kind = text_of(block.get("type"))
-            if kind in _CALLS:
+            if kind in SERVER_CALLS:
                 called.add(text_of(block.get("id")))
             elif kind.endswith("_tool_result") and text_of(block.get("tool_use_id")) in called:
                 answered.add(text_of(block.get("tool_use_id")))
@@ -43,7 +48,7 @@ def _blocks(message: Body | None) -> list[Body]:
 
 def _stays(block: Body, seen: set[str], answered: set[str], is_resumable: bool) -> bool:
     kind = text_of(block.get("type"))
-    if kind in _CALLS:
+    if kind in SERVER_CALLS:
         call_id = text_of(block.get("id"))
         seen.add(call_id)
         return call_id in answered or is_resumable
@@ -67,7 +72,7 @@ def _resumable_from(messages: list[Body | None]) -> int:
 
 
 def _report(work: Work, index: int, block: Body) -> None:
-    is_call = text_of(block.get("type")) in _CALLS
+    is_call = text_of(block.get("type")) in SERVER_CALLS
     call_id = text_of(block.get("id" if is_call else "tool_use_id"))
     known = "the provider's own call has no result" if is_call else "the call of the provider's own result is not there"
     work.report("A17" if is_call else "A18", index, "dropped", known, call_id=call_id, name=text_of(block.get("name")))

@@ -15,7 +15,6 @@ from heaveto.clock import Clock, SystemClock
 from heaveto.core.request import ModelRequest, Profile
 from heaveto.errors import MissingExtraError, ModelError
 from heaveto.events.contents import Json
-from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model, PauseChunk
 from heaveto.models.prices import Prices
 from heaveto.models.sdk import (
@@ -87,7 +86,7 @@ class AnthropicMessages(Model):
         self.profile = Profile(name=provider)
         self._api_key, self._base_url = api_key, checked_address(base_url)
         self._timeout_seconds = timeout_seconds
-        self._prices, self._stream, self._provider = prices, stream, provider
+        self.prices, self._stream, self._provider = prices, stream, provider
         self._clock = clock or SystemClock()
         self._encoder = AnthropicEncoder(
             provider=provider, max_tokens=max_tokens, cache=_cache_time(cache), provider_tools=provider_tools
@@ -120,10 +119,6 @@ class AnthropicMessages(Model):
             body = continued(asked, reader.blocks, reader.container)
         for chunk in reader.end():
             yield chunk
-
-    def priced(self, usage: Usage) -> Usage:
-        """Return the usage with its cost by the prices that were given."""
-        return usage if self._prices is None else self._prices.priced(usage)
 
     async def aclose(self) -> None:
         """Close the connections. A client that was passed in is left open."""

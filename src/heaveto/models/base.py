@@ -11,6 +11,7 @@ import msgspec
 from heaveto.core.request import ModelRequest, Profile
 from heaveto.events.contents import Json, Part
 from heaveto.events.records import Usage
+from heaveto.models.prices import Prices
 
 
 class TextChunk(msgspec.Struct, frozen=True):
@@ -88,11 +89,13 @@ class Model(ABC):
     path, and cancels that task to stop: an implementation holds its connection in ``async with`` inside the generator,
     so that closing it, before the first byte as well as in mid-stream, closes the socket (F51). Nothing is read on
     behind a stop for the sake of the true count (F149, ADR 0019). It must not retry: the runtime owns retries. Errors
-    are raised as `ModelError`, with `retryable` set where trying again may help.
+    are raised as `ModelError`, with `retryable` set where trying again may help. `prices`, if there are any, are what
+    `priced` goes by.
     """
 
     name: str
     profile: Profile
+    prices: Prices | None = None
 
     @abstractmethod
     def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
@@ -100,7 +103,7 @@ class Model(ABC):
 
     def priced(self, usage: Usage) -> Usage:
         """Return the usage with its cost, where the prices are known; for the estimate of a cut stream too (F126)."""
-        return usage
+        return usage if self.prices is None else self.prices.priced(usage)
 
     async def aclose(self) -> None:
         """Close what the model holds open between requests. Idempotent."""

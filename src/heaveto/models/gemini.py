@@ -30,7 +30,6 @@ from heaveto.core.request import ModelRequest, Profile
 from heaveto.core.wire_names import gemini_name
 from heaveto.errors import ConfigError, MissingExtraError, ModelError
 from heaveto.events.contents import Json
-from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
 from heaveto.models.httpx_stream import opened
 from heaveto.models.prices import Prices
@@ -104,7 +103,7 @@ class Gemini(Model):
         self._api_key, self._base_url = api_key, checked_address(base_url)
         self._project, self._location = project, location
         self._client_options, self._timeout_seconds = client_options, timeout_seconds
-        self._prices, self._stream = prices, stream
+        self.prices, self._stream = prices, stream
         self._clock = clock or SystemClock()
         signed = wants_signatures(model) if signatures is None else signatures
         self._encoder = GeminiEncoder(provider=provider, signatures=signed, provider_tools=provider_tools)
@@ -132,10 +131,6 @@ class Gemini(Model):
         require_end(reader)
         for chunk in closing:
             yield priced_chunk(self, chunk)
-
-    def priced(self, usage: Usage) -> Usage:
-        """Return the usage with its cost by the prices that were given."""
-        return usage if self._prices is None else self._prices.priced(usage)
 
     async def aclose(self) -> None:
         """Close the connections. An own httpx client is left open."""

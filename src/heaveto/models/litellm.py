@@ -16,7 +16,6 @@ from heaveto.clock import Clock, SystemClock
 from heaveto.core.request import ModelRequest, Profile
 from heaveto.errors import MissingExtraError, ModelError
 from heaveto.events.contents import Json
-from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
 from heaveto.models.prices import Prices
 from heaveto.models.sdk import checked_address, is_retryable, mapped, model_error, priced_chunk
@@ -68,7 +67,7 @@ class LiteLLM(Model):
         self.profile = Profile(name=provider, thoughts=False)
         given = {"api_key": api_key, "api_base": checked_address(base_url), "timeout": timeout_seconds}
         self._options = {**{name: value for name, value in given.items() if value is not None}, **options}
-        self._prices = prices
+        self.prices = prices
         self._clock = clock or SystemClock()
         self._encoder = OpenAIChatEncoder(provider=provider)
 
@@ -89,10 +88,6 @@ class LiteLLM(Model):
                         yield priced_chunk(self, read)
         for read in reader.end():
             yield read
-
-    def priced(self, usage: Usage) -> Usage:
-        """Return the usage with its cost by the prices that were given."""
-        return usage if self._prices is None else self._prices.priced(usage)
 
     def _arguments(self, request: ModelRequest) -> dict[str, Any]:
         fixed = {"model": self.name, "stream": True, "num_retries": 0, "max_retries": 0}

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from heaveto.clock import Clock, SystemClock
 from heaveto.core.request import ModelRequest, Profile
-from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
 from heaveto.models.openai_sdk import openai_client, openai_errors, opened
 from heaveto.models.prices import Prices
@@ -57,7 +56,7 @@ class OpenAIChat(Model):
     ) -> None:
         self.name = model
         self.profile = Profile(name=provider, thoughts=False)
-        self._prices, self._stream = prices, stream
+        self.prices, self._stream = prices, stream
         self._clock = clock or SystemClock()
         self._encoder = OpenAIChatEncoder(provider=provider, reasoning_content=reasoning_content)
         self._client = openai_client("OpenAIChat", api_key, base_url, timeout_seconds, client)
@@ -87,10 +86,6 @@ class OpenAIChat(Model):
                     yield priced_chunk(self, chunk)
         for chunk in reader.end():
             yield chunk
-
-    def priced(self, usage: Usage) -> Usage:
-        """Return the usage with its cost by the prices that were given."""
-        return usage if self._prices is None else self._prices.priced(usage)
 
     async def aclose(self) -> None:
         """Close the connections. A client that was passed in is left open."""

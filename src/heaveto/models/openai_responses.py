@@ -17,7 +17,6 @@ from heaveto.clock import Clock, SystemClock
 from heaveto.core.request import Held, ModelRequest, Profile
 from heaveto.errors import ModelError
 from heaveto.events.contents import Json
-from heaveto.events.records import Usage
 from heaveto.models.base import Chunk, Model
 from heaveto.models.openai_sdk import openai_client, openai_errors, opened
 from heaveto.models.prices import Prices
@@ -112,7 +111,7 @@ class OpenAIResponses(Model):
     ) -> None:
         self.name = model
         self.profile = Profile(name=provider)
-        self._held, self._prices, self._stream = held, prices, stream
+        self._held, self.prices, self._stream = held, prices, stream
         self._clock = clock or SystemClock()
         self._encoder, self._thoughtless = (
             OpenAIResponsesEncoder(provider=provider, provider_tools=provider_tools, thoughts=thoughts)
@@ -145,10 +144,6 @@ class OpenAIResponses(Model):
                 logger.info("%s is asked again, in a simpler manner: %s", self.name, error)
                 self._reasons = self._reasons and simpler.encrypted
                 manner = simpler
-
-    def priced(self, usage: Usage) -> Usage:
-        """Return the usage with its cost by the prices that were given."""
-        return usage if self._prices is None else self._prices.priced(usage)
 
     async def aclose(self) -> None:
         """Close the connections. A client that was passed in is left open."""

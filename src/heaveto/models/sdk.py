@@ -112,7 +112,8 @@ def model_error(error: Exception, sdk: Any, clock: Clock) -> ModelError:
         headers = found.response.headers
         wish = _WISHES.get(headers.get("x-should-retry"))
         return ModelError(
-            str(error), status=found.status_code, retryable=is_retryable(found.status_code) if wish is None else wish,
+            _words(found), status=found.status_code,
+            retryable=is_retryable(found.status_code) if wish is None else wish,
             retry_after_seconds=retry_after_seconds(headers, clock), body=found.body,
         )  # fmt: skip
     if isinstance(found, sdk.APIConnectionError):
@@ -204,6 +205,15 @@ def checked_address(base_url: str | None) -> str | None:
     if not is_address or port == 0:
         raise ConfigError(f"base_url {base_url!r} is no address: give one such as http://localhost:11434/v1")
     return base_url
+
+
+def _words(error: Any) -> str:
+    """Return what the server said: in the message of Anthropic's SDK that is lost among the rest of the body."""
+    match error.body:
+        case {"error": {"message": str(words)}}:
+            return f"Error code: {error.status_code} - {words}"
+        case _:
+            return str(error)
 
 
 def as_json(body: object) -> dict[str, Any]:

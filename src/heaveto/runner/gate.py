@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from types import TracebackType
 
 from heaveto.clock import Clock, SystemClock
 from heaveto.core.gate import PATIENCE, Admission, CallRef, GateState, SlotRequest
@@ -61,10 +60,6 @@ class Gate:
             turn.cancel()
         self._wake(granted)
 
-    def pass_through(self, request: SlotRequest) -> Passage:
-        """Return a context manager that holds the call's slots: `enter` before its body, `leave` behind it."""
-        return Passage(self, request)
-
     def snapshot(self) -> list[GateState]:
         """Return who has a slot and who waits, for each key that is in use now."""
         return self._admission.snapshot()
@@ -74,20 +69,3 @@ class Gate:
             turn = self._turns.pop(request.ref, None)
             if turn is not None and not turn.done():
                 turn.set_result(None)
-
-
-class Passage:
-    """One call's way through a gate; made by `Gate.pass_through`, of use once."""
-
-    __slots__ = ("_gate", "_request")
-
-    def __init__(self, gate: Gate, request: SlotRequest) -> None:
-        self._gate, self._request = gate, request
-
-    async def __aenter__(self) -> None:
-        await self._gate.enter(self._request)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._gate.leave(self._request.ref)

@@ -49,7 +49,8 @@ class RepairReport(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if not self.changes:
             return f"{self.provider}: nothing to repair"
-        return "\n".join([f"{self.provider}: {len(self.changes)} changes", *(f"  {change}" for change in self.changes)])
+        count = "1 change" if len(self.changes) == 1 else f"{len(self.changes)} changes"
+        return "\n".join([f"{self.provider}: {count}", *(f"  {change}" for change in self.changes)])
 
     def as_dict(self) -> dict[str, object]:
         """Return the report as JSON values."""

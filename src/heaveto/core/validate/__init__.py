@@ -4,8 +4,9 @@ A validator returns the first `Violation` that it finds, or None. Rules that no 
 with ``strict_unconfirmed=True``: what we send must keep them too, what others send need not.
 """
 
-from heaveto.core.validate.front import ALIASES, FORMATS, validate
+from heaveto.core.validate.front import FORMATS, validate
 from heaveto.core.validate.rules import RULES, Rule
 from heaveto.core.validate.violation import Violation
+from heaveto.core.wire_kinds import ALIASES
 
 __all__ = ["ALIASES", "FORMATS", "RULES", "Rule", "Violation", "validate"]

@@ -6,6 +6,7 @@ the defaults are those of current models.
 
 from __future__ import annotations
 
+from heaveto.core.json_values import Body, objects
 from heaveto.core.validate.anthropic_blocks import shape_violation
 from heaveto.core.validate.anthropic_pairing import pairing_violation, server_violation, undeclared_violation
 from heaveto.core.validate.anthropic_thinking import (
@@ -15,8 +16,8 @@ from heaveto.core.validate.anthropic_thinking import (
     tail_violation,
     thinking_violation,
 )
-from heaveto.core.validate.turns import Turn, rejected, turns_of
-from heaveto.core.validate.violation import Body, Violation, objects
+from heaveto.core.validate.anthropic_turns import Turn, rejected, turns_of
+from heaveto.core.validate.violation import Violation
 
 
 def validate(

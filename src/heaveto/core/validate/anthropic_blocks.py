@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
-from heaveto.core.validate.turns import THINKING, Block, Turn, blocks_of, rejected
-from heaveto.core.validate.violation import Body, Violation, is_objects, objects, text
+from heaveto.core.json_values import Body, is_objects, objects, text
+from heaveto.core.validate.anthropic_turns import Block, Turn, blocks_of, rejected
+from heaveto.core.validate.violation import Violation
+from heaveto.core.wire_kinds import THINKING
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+", re.ASCII)
 _ID_LENGTH = 64

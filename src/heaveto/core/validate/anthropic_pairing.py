@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from heaveto.core.validate.turns import SERVER_CALLS, Block, Turn, rejected
-from heaveto.core.validate.violation import Body, Violation, fields, objects, text
+from heaveto.core.json_values import Body, fields, objects, text
+from heaveto.core.validate.anthropic_turns import Block, Turn, rejected
+from heaveto.core.validate.violation import Violation
+from heaveto.core.wire_kinds import SERVER_CALLS
 
 
 def pairing_violation(

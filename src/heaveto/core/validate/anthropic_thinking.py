@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal, TypeAlias
 
-from heaveto.core.validate.turns import SERVER_CALLS, THINKING, Block, Turn, rejected
-from heaveto.core.validate.violation import Body, Violation, fields, text
+from heaveto.core.json_values import Body, fields, text
+from heaveto.core.validate.anthropic_turns import Block, Turn, rejected
+from heaveto.core.validate.violation import Violation
+from heaveto.core.wire_kinds import SERVER_CALLS, THINKING
 
 Thinking = Literal["manual", "adaptive", "disabled"]
 Issued: TypeAlias = Mapping[str, str | Collection[str]]

@@ -10,10 +10,11 @@ from typing import Literal
 
 import msgspec
 
+from heaveto.core.json_values import Body, fields, objects, repeated, text
 from heaveto.core.validate import anthropic
 from heaveto.core.validate.bedrock_shape import shape_violation
 from heaveto.core.validate.converse import claude_body, kinds, rejected
-from heaveto.core.validate.violation import Body, Violation, fields, objects, repeated, text
+from heaveto.core.validate.violation import Violation
 
 Family = Literal["anthropic", "llama", "mistral", "nova", "palmyra", "qwen", "other"]
 

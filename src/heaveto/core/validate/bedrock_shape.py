@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 
+from heaveto.core.json_values import Body, fields, is_objects, objects, text
 from heaveto.core.validate.converse import rejected
-from heaveto.core.validate.violation import Body, Violation, fields, is_objects, objects, text
+from heaveto.core.validate.violation import Violation
 
 _ID, _NAME = "[a-zA-Z0-9_.:-]+", "[a-zA-Z0-9_-]+"
 _LENGTH = 64

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from heaveto.core.validate.violation import Body, Violation
+from heaveto.core.json_values import Body
+from heaveto.core.validate.violation import Violation
 
 
 class Words(msgspec.Struct, frozen=True):

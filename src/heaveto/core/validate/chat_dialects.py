@@ -6,7 +6,7 @@ declared parameters are not empty, Q5 a call has an id.
 
 from __future__ import annotations
 
-from heaveto.core.validate.chat_dialect import OPENAI, OPENAI_WORDS, Dialect, Words
+from heaveto.core.validate.chat_dialect import OPENAI_WORDS, Dialect, Words
 
 _SHARED = {rule: OPENAI_WORDS[rule] for rule in ("O0", "O1", "O2", "O3", "O8")}
 """Every server refuses a call without its result, and a result without its call."""
@@ -97,6 +97,3 @@ MINIMAX_ANTHROPIC = Dialect(
         "request_id": "req_emulated",
     },
 )
-
-DIALECTS = {dialect.name: dialect for dialect in (OPENAI, DEEPSEEK, KIMI, QWEN, MINIMAX, MINIMAX_ANTHROPIC)}
-"""The servers by name."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from heaveto.core.validate.violation import Body, Violation, fields, objects
+from heaveto.core.json_values import Body, fields, objects
+from heaveto.core.validate.violation import Violation
 
 _ERROR = {"x-amzn-errortype": "ValidationException"}
 

@@ -12,6 +12,7 @@ from heaveto.core.validate import anthropic, bedrock, gemini, minimax_messages, 
 from heaveto.core.validate.chat_dialects import DEEPSEEK, KIMI, MINIMAX, QWEN
 from heaveto.core.validate.responses_dialect import DEEPSEEK_RESPONSES
 from heaveto.core.validate.violation import Violation
+from heaveto.core.wire_kinds import ALIASES
 from heaveto.errors import UnknownFormatError
 
 
@@ -39,9 +40,6 @@ FORMATS = {
 }
 """The formats by name."""
 
-ALIASES = {"openai-chat": "openai", "google": "gemini", "dashscope": "qwen", "moonshot": "kimi"}
-"""Other names of formats."""
-
 
 def validate(history: Any, provider: str, *, strict_unconfirmed: bool = False, **options: Any) -> Violation | None:
     """Return the first rule of a provider that a request breaks, with the provider's answer; None if it is accepted.
@@ -60,7 +58,8 @@ def validate(history: Any, provider: str, *, strict_unconfirmed: bool = False, *
     Raises:
         UnknownFormatError: there is no such format.
     """
-    found = FORMATS.get(ALIASES.get(provider, provider))
+    name = str(provider)  # anything may come from callers without a type checker
+    found = FORMATS.get(ALIASES.get(name, name))
     if found is None:
         raise UnknownFormatError(provider, [*FORMATS, *ALIASES])
     if isinstance(history, dict):

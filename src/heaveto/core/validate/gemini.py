@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from heaveto.core.json_values import Body, fields, is_objects, objects, repeated, text
 from heaveto.core.validate.gemini_parts import declared_violation, part_violation, rejected, with_json_keys
-from heaveto.core.validate.violation import Body, Violation, fields, is_objects, objects, repeated, text
+from heaveto.core.validate.violation import Violation
 
 NO_SIGNATURE = ("skip_thought_signature_validator", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=")
 _COUNT = (

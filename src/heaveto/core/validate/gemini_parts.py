@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import cast
 
-from heaveto.core.validate.violation import Body, Violation, fields, objects, text
+from heaveto.core.json_values import Body, fields, objects, text
+from heaveto.core.validate.violation import Violation
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", re.ASCII)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}", re.ASCII)

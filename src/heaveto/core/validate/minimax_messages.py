@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from heaveto.core.json_values import Body, objects
 from heaveto.core.validate import openai_chat
+from heaveto.core.validate.anthropic_turns import blocks_of
 from heaveto.core.validate.chat_dialect import Breach
 from heaveto.core.validate.chat_dialects import MINIMAX_ANTHROPIC
-from heaveto.core.validate.turns import blocks_of
-from heaveto.core.validate.violation import Body, Violation, objects
+from heaveto.core.validate.violation import Violation
 
 
 def validate(body: Body, *, strict_unconfirmed: bool = False) -> Violation | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from heaveto.core.validate.violation import Body, Violation, fields, objects, repeated, text
+from heaveto.core.json_values import Body, fields, objects, repeated, text
+from heaveto.core.validate.violation import Violation
 
 Version = Literal[1, 2, 3, 7, 11, 13, 15]
 VERSIONS: tuple[Version, ...] = (1, 2, 3, 7, 11, 13, 15)

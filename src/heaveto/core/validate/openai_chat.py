@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from heaveto.core.json_values import Body, fields, is_objects, objects, repeated, text
 from heaveto.core.validate.chat_dialect import OPENAI, Breach, Dialect
-from heaveto.core.validate.violation import Body, Violation, fields, is_objects, objects, repeated, text
+from heaveto.core.validate.violation import Violation
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]+", re.ASCII)
 _ID_LENGTH, _NAME_LENGTH = 40, 64

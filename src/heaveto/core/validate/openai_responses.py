@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
+from heaveto.core.json_values import Body, fields, is_objects, objects, repeated, text
 from heaveto.core.validate.responses_dialect import (
     CALLS,
     OPENAI_RESPONSES,
@@ -15,7 +16,8 @@ from heaveto.core.validate.responses_dialect import (
     kind_of,
 )
 from heaveto.core.validate.responses_state import reasoning_violation, state_violation
-from heaveto.core.validate.violation import Body, Violation, fields, is_objects, objects, repeated, text
+from heaveto.core.validate.violation import Violation
+from heaveto.core.wire_kinds import LOCAL_SHELL_OUTPUT
 
 _ID = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _ID_LENGTH = 64
@@ -92,7 +94,7 @@ def _id_violation(where: str, item: Body, dialect: Dialect) -> Violation | None:
 
 
 def _duplicate_violation(items: list[Body], dialect: Dialect) -> Violation | None:
-    ids = [text(item.get("id")) for item in items if item.get("id") and kind_of(item) != "local_shell_call_output"]
+    ids = [text(item.get("id")) for item in items if item.get("id") and kind_of(item) != LOCAL_SHELL_OUTPUT]
     twice = repeated(ids)
     if twice is None:
         return None

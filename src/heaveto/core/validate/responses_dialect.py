@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from heaveto.core.validate.violation import Body, Violation, text
+from heaveto.core.json_values import Body, text
+from heaveto.core.validate.violation import Violation
+from heaveto.core.wire_kinds import LOCAL_SHELL_OUTPUT, OUTPUT_OF
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -13,17 +15,12 @@ class Kind(msgspec.Struct, frozen=True):
     call: str
     output: str
     named: str
-    rule: str = "R2"
+    rule: str
 
 
-KINDS = (
-    Kind("function_call", "function_call_output", "function call", rule="R1"),
-    Kind("custom_tool_call", "custom_tool_call_output", "custom tool call"),
-    Kind("apply_patch_call", "apply_patch_call_output", "apply patch call"),
-    Kind("tool_search_call", "tool_search_output", "tool search call"),
-    Kind("local_shell_call", "local_shell_call_output", "local shell call"),
-    Kind("shell_call", "shell_call_output", "shell call"),
-    Kind("computer_call", "computer_call_output", "computer call"),
+KINDS = tuple(
+    Kind(call, output, call.replace("_", " "), "R1" if call == "function_call" else "R2")
+    for call, output in OUTPUT_OF.items()
 )
 CALLS = {kind.call: kind for kind in KINDS}
 OUTPUTS = {kind.output: kind for kind in KINDS}
@@ -64,7 +61,7 @@ def kind_of(item: Body) -> str:
 
 def call_id_of(item: Body) -> str:
     """Return the id that joins a call and its result; results of the local shell have it as their own."""
-    return text(item.get("call_id")) or (text(item.get("id")) if kind_of(item) == "local_shell_call_output" else "")
+    return text(item.get("call_id")) or (text(item.get("id")) if kind_of(item) == LOCAL_SHELL_OUTPUT else "")
 
 
 def is_open(item: Body) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from heaveto.core.json_values import Body, text
 from heaveto.core.validate.responses_dialect import OUTPUTS, Dialect, kind_of
-from heaveto.core.validate.violation import Body, Violation, text
+from heaveto.core.validate.violation import Violation
 
 _STORED_IDS = ("fc_", "msg_", "ws_")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import NAMESPACE_OID, uuid5
 
-from heaveto.core.validate.violation import fields, objects, text
+from heaveto.core.json_values import fields, objects, text
 from heaveto.histories.files.json_text import Object
 from heaveto.histories.files.thread import Agent, Links, Thread, walk_back
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from heaveto.core.validate.violation import fields, objects
+from heaveto.core.json_values import fields, objects
 from heaveto.histories.files.json_text import Object
 from heaveto.histories.files.thread import Agent, Thread
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heaveto.core.validate.violation import objects, text
+from heaveto.core.json_values import objects, text
 from heaveto.histories.files.json_text import Object
 from heaveto.histories.files.pairing import paired
 from heaveto.histories.files.report import FileChange

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from heaveto.core.json_values import objects
 from heaveto.core.repair import RepairReport
 from heaveto.core.validate import ALIASES, FORMATS, Violation, validate
-from heaveto.core.validate.violation import objects
 from heaveto.errors import InvalidHistoryError, UnknownFormatError
 from heaveto.histories import repair
 from heaveto.histories.files.align import aligned

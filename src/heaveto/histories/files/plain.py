@@ -1,4 +1,4 @@
-"""Lists of messages and request bodies: repair them, and write only the elements that changed."""
+"""Lists of messages, request bodies and chats, in one document or in lines: only what changed is written anew."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from heaveto.histories.files.document import Document, read_document
 from heaveto.histories.files.json_text import Object
 from heaveto.histories.files.lines import Lines, Record
 from heaveto.histories.files.pairing import paired, paired_body
-from heaveto.histories.files.report import Refusal
+from heaveto.histories.files.report import Refusal, Repaired
 from heaveto.histories.files.shape import format_of
 from heaveto.histories.files.style import written_like
-from heaveto.histories.files.transcript import Repaired
 
 
-def repair_messages(lines: Lines, provider: str, places: Sequence[int]) -> Repaired:
+def repair_message_lines(lines: Lines, provider: str, places: Sequence[int]) -> Repaired:
     """Repair a file with one message in each line. `places`: the records that are messages; the others stay."""
     records = lines.records
     messages = [records[place].value or {} for place in places]
@@ -31,7 +30,7 @@ def repair_messages(lines: Lines, provider: str, places: Sequence[int]) -> Repai
     if result.refused is not None:
         done.refused.append(Refusal(records[places[0]].line if places else 1, result.refused))
     if not result.changes:
-        done.output = b"".join(part for record in records for part in _ended(record, records, lines.newline))
+        done.output = b"".join(record.raw + _end(record, lines) for record in records)
         return done
     parts: list[bytes] = []
     rest = iter([place for place in range(len(records)) if place not in set(places)])
@@ -58,9 +57,9 @@ def _line(records: Sequence[Record], places: Sequence[int], index: int) -> int:
     return records[places[min(index, len(places) - 1)]].line if places else 1
 
 
-def _ended(record: Record, records: Sequence[Record], newline: bytes) -> tuple[bytes, bytes]:
-    """Return a line with its end: every line but the last must have one."""
-    return record.raw, record.end or (b"" if record is records[-1] else newline)
+def _end(record: Record, lines: Lines) -> bytes:
+    """Return what ends a line: every line but the last must have an end."""
+    return record.end or (b"" if record is lines.records[-1] else lines.newline)
 
 
 def repair_body_lines(lines: Lines, provider: str | None) -> Repaired:
@@ -73,7 +72,7 @@ def repair_body_lines(lines: Lines, provider: str | None) -> Repaired:
         if document is not None and document.key is not None:
             text = repair_document(document, provider, done, line=record.line)
             raw = encoded(text)
-        parts += [raw, record.end or (b"" if record is lines.records[-1] else lines.newline)]
+        parts += [raw, _end(record, lines)]
     done.output = b"".join(parts)
     return done
 
@@ -98,7 +97,7 @@ def repair_document(document: Document, provider: str | None, done: Repaired, li
     return _spliced(document, written, result.body)
 
 
-def repair_chat(document: Document, done: Repaired) -> str:
+def repair_chat_document(document: Document, done: Repaired) -> str:
     """Repair a Gemini CLI chat in one document."""
     records = [cast("Object", element.value) for element in document.elements]
     done.messages += len(records)
@@ -111,6 +110,25 @@ def repair_chat(document: Document, done: Repaired) -> str:
     if not done.changes and not document.damage:
         return document.text
     return _spliced(document, _List(document).written(records, history), None)
+
+
+def repair_chat_lines(lines: Lines) -> Repaired:
+    """Repair a Gemini CLI chat of lines: in the last line of each record."""
+    entries = [record.value or {} for record in lines.records]
+    current = gemini_cli.current(entries)
+    answered = gemini_cli.answered_elsewhere(entries)
+    done = Repaired(damage=lines.damage, messages=sum("content" in entry for entry in current.values()))
+    parts: list[bytes] = []
+    for place, record in enumerate(lines.records):
+        raw = record.raw
+        if place in current:
+            mended = gemini_cli.with_results(entries[place], answered)
+            if mended.changes:
+                raw = encoded(written_like(mended.record, decoded(raw)))
+                done.changes += [replace(change, line=record.line, index=place) for change in mended.changes]
+        parts += [raw, _end(record, lines)]
+    done.output = b"".join(parts)
+    return done
 
 
 def _nth(lines: Sequence[int], index: int, first: int) -> int:

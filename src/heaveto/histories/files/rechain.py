@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from heaveto.core.validate.violation import text
+from heaveto.core.json_values import text
 from heaveto.histories.files.damage import encoded
 from heaveto.histories.files.json_text import Object
 from heaveto.histories.files.thread import Links

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from heaveto.histories.files import gemini_cli
 from heaveto.histories.files.claude_code import CLAUDE_CODE
 from heaveto.histories.files.codex import CODEX
 from heaveto.histories.files.damage import Damage, decoded, encoded
@@ -14,12 +13,17 @@ from heaveto.histories.files.json_text import Object, parsed
 from heaveto.histories.files.lines import BOM, Lines, RawLine, raw_lines, read_lines
 from heaveto.histories.files.pairing import known_format
 from heaveto.histories.files.pi import PI
-from heaveto.histories.files.plain import repair_body_lines, repair_chat, repair_document, repair_messages
-from heaveto.histories.files.report import FileRepair
+from heaveto.histories.files.plain import (
+    repair_body_lines,
+    repair_chat_document,
+    repair_chat_lines,
+    repair_document,
+    repair_message_lines,
+)
+from heaveto.histories.files.report import FileRepair, Repaired
 from heaveto.histories.files.shape import Kind, format_of, is_gemini_cli, is_message, kind_of, recogniser
-from heaveto.histories.files.style import written_like
 from heaveto.histories.files.thread import Agent
-from heaveto.histories.files.transcript import Repaired, repair_transcript
+from heaveto.histories.files.transcript import repair_transcript
 
 _AGENTS: dict[Kind, Agent] = {"claude-code": CLAUDE_CODE, "codex": CODEX, "pi": PI}
 _APPENDED: tuple[Kind, ...] = ("claude-code", "codex", "pi", "gemini-cli")
@@ -77,7 +81,7 @@ def _repaired_document(data: bytes, document: Document, provider: str | None) ->
     else:
         kind = "messages" if document.key is None else "bodies"
     if kind == "gemini-cli":
-        provider, text = "gemini", repair_chat(document, done)
+        provider, text = "gemini", repair_chat_document(document, done)
     else:
         provider = provider or format_of({"messages": elements} if document.key is None else document.body())
         text = repair_document(document, provider, done)
@@ -128,32 +132,13 @@ def _repaired_kind(kind: Kind, lines: Lines, provider: str | None) -> tuple[Repa
     values = [record.value for record in lines.records if record.value is not None]
     match kind:
         case "gemini-cli":
-            return _repaired_chat(lines), "gemini"
+            return repair_chat_lines(lines), "gemini"
         case "bodies":
             return repair_body_lines(lines, provider), provider or (format_of(values[0]) if values else "")
         case "messages":
             name = provider or format_of({"messages": values})
             places = [place for place, record in enumerate(lines.records) if record.value and is_message(record.value)]
-            return repair_messages(lines, name, places), name
+            return repair_message_lines(lines, name, places), name
         case _:
             output = b"".join(record.raw + (record.end or lines.newline) for record in lines.records)
             return Repaired(output, damage=lines.damage), ""
-
-
-def _repaired_chat(lines: Lines) -> Repaired:
-    """Repair a Gemini CLI chat of lines: in the last line of each record."""
-    entries = [record.value or {} for record in lines.records]
-    current = gemini_cli.current(entries)
-    answered = gemini_cli.answered_elsewhere(entries)
-    done = Repaired(damage=lines.damage, messages=sum("content" in entry for entry in current.values()))
-    parts: list[bytes] = []
-    for place, record in enumerate(lines.records):
-        raw = record.raw
-        if place in current:
-            mended = gemini_cli.with_results(entries[place], answered)
-            if mended.changes:
-                raw = encoded(written_like(mended.record, decoded(raw)))
-                done.changes += [replace(change, line=record.line, index=place) for change in mended.changes]
-        parts += [raw, record.end or (b"" if record is lines.records[-1] else lines.newline)]
-    done.output = b"".join(parts)
-    return done

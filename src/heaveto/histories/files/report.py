@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from heaveto.core.validate.violation import Violation
@@ -32,6 +32,18 @@ class Refusal:
 
     line: int
     violation: Violation
+
+
+@dataclass(slots=True)
+class Repaired:
+    """What a file became, and what was done so far: `FileRepair` while it is made."""
+
+    output: bytes = b""
+    messages: int = 0
+    damage: tuple[Damage, ...] = ()
+    changes: list[FileChange] = field(default_factory=list[FileChange])
+    refused: list[Refusal] = field(default_factory=list[Refusal])
+    problems: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True, slots=True)

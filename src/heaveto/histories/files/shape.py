@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
-from heaveto.core.validate.violation import objects, text
+from heaveto.core.json_values import objects, text
 from heaveto.histories.files.document import LIST_KEYS
 from heaveto.histories.files.json_text import Object
 

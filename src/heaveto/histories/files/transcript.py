@@ -6,28 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from heaveto.core.validate.violation import text
+from heaveto.core.json_values import text
 from heaveto.histories.files.align import Out, aligned, woven
 from heaveto.histories.files.damage import Damage, decoded, encoded
 from heaveto.histories.files.json_text import Object
 from heaveto.histories.files.lines import Lines, Record
 from heaveto.histories.files.pairing import Paired, paired
 from heaveto.histories.files.rechain import Chain, Link, with_parent
-from heaveto.histories.files.report import FileChange, Refusal
+from heaveto.histories.files.report import Refusal, Repaired
 from heaveto.histories.files.style import written_like
 from heaveto.histories.files.thread import Agent, Links, Thread
-
-
-@dataclass(slots=True)
-class Repaired:
-    """The lines of a repaired transcript, and what was done."""
-
-    output: bytes = b""
-    messages: int = 0
-    damage: tuple[Damage, ...] = ()
-    changes: list[FileChange] = field(default_factory=list[FileChange])
-    refused: list[Refusal] = field(default_factory=list[Refusal])
-    problems: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, assert_never
 
 from heaveto.core.request import Generation, ModelRequest, Turn
+from heaveto.core.wire_kinds import THINKING
 from heaveto.core.wire_names import NOTHING, wire_id, wire_name
 from heaveto.events.contents import (
     Blob,
@@ -38,7 +39,6 @@ Block = dict[str, Any]
 CacheTime: TypeAlias = Literal["5m", "1h"]
 DEFAULT_MAX_TOKENS = 8192
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-_THINKING = ("thinking", "redacted_thinking")
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 _NOTHING = {"type": "text", "text": NOTHING}
 """What stands for a user turn without content: the turn must be there, and must not be empty (A9, A24)."""
@@ -98,7 +98,7 @@ class AnthropicEncoder:
     def _model_blocks(self, parts: tuple[Part, ...]) -> list[Block]:
         paired = _paired_ids(parts)
         blocks = [block for part in parts if (block := self._model_block(part, paired)) is not None]
-        while blocks and blocks[-1].get("type") in _THINKING:
+        while blocks and blocks[-1].get("type") in THINKING:
             blocks.pop()  # a stop came right after it: nothing that it led to is there (F28)
         return blocks
 

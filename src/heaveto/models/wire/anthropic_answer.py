@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
+from heaveto.core.wire_kinds import SERVER_CALLS
 from heaveto.events.contents import Json, Opaque, Part, ProviderCall, ProviderResult, Text, Thought
 from heaveto.events.records import Usage
 from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, TextChunk, ThoughtChunk, UsageChunk
@@ -16,7 +17,6 @@ Block = dict[str, Any]
 PAUSED = "pause_turn"
 _CUT = ("max_tokens", "model_context_window_exceeded", "refusal")
 _GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
-_SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 _CALL_FIELDS = ("type", "id", "name", "input")
 _MESSAGE_FIELDS = ("type", "role", "content", "model", "stop_reason", "usage")
 
@@ -166,7 +166,7 @@ class AnthropicAnswerReader:
                 return Thought(text=as_text(block.get("thinking")), signature=signature, provider=provider, data=block)
             case {"type": "thinking"}:
                 return None
-            case {"id": str(call_id)} if kind in _SERVER_CALLS:
+            case {"id": str(call_id)} if kind in SERVER_CALLS:
                 return ProviderCall(id=call_id, name=as_text(block.get("name")), provider=provider, data=block)
             case {"tool_use_id": str(call_id)} if kind.endswith("_tool_result"):
                 return ProviderResult(id=call_id, provider=provider, data=block)

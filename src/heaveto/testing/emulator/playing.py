@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from heaveto.clock import Clock
@@ -27,25 +27,20 @@ class Performance:
 
     async def whole(self, reply: Reply) -> None:
         """Answer in one piece, once all waits are over."""
-        for action in self.actions:
-            match action:
-                case Delay() | Gate() | Hang():
-                    await wait(action, self.clock)
-                case Cut() if action.counts_bytes:
-                    reply.limit(action)
-                case Cut() | Fault():
-                    await self._break(action, reply)
-                    return
-                case _:
-                    self.answer.feed(action)
-        body = self.answer.whole()
-        self.dialect.answered(self.asked, body)
-        await reply.json(200, body)
+        if await self._play(self._keep, reply):
+            body = self.answer.whole()
+            self.dialect.answered(self.asked, body)
+            await reply.json(200, body)
 
     async def stream(self, reply: Reply, *, early_headers: bool) -> None:
         """Answer in frames, each at its time."""
         if early_headers:
             await self._open(reply)
+        if await self._play(self._send, reply):
+            await reply.end()
+
+    async def _play(self, take: Callable[[Chunk, Reply], Awaitable[None]], reply: Reply) -> bool:
+        """Do what the script says, and return whether the answer got to its end."""
         for action in self.actions:
             match action:
                 case Delay() | Gate() | Hang():
@@ -54,10 +49,13 @@ class Performance:
                     reply.limit(action)
                 case Cut() | Fault():
                     await self._break(action, reply)
-                    return
+                    return False
                 case _:
-                    await self._send(action, reply)
-        await reply.end()
+                    await take(action, reply)
+        return True
+
+    async def _keep(self, chunk: Chunk, reply: Reply) -> None:
+        self.answer.feed(chunk)
 
     async def _send(self, chunk: Chunk, reply: Reply) -> None:
         if not reply.is_started:

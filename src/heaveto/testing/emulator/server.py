@@ -96,6 +96,7 @@ class Emulator:
             strict_signatures=strict_signatures, call_ids=gemini_call_ids,
         )  # fmt: skip
         self._broken: BaseException | None = None
+        self._beyond = 0  # requests for which the script had no step left
         self._arrivals = asyncio.Condition()
         self._server: LoopbackServer | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -129,11 +130,12 @@ class Emulator:
         return self.exchanges[number]
 
     def assert_done(self) -> None:
-        """Raise AssertionError if a request was refused, a step failed by itself, or steps are left over."""
+        """Raise AssertionError if a request was refused, a step failed, or the script was too long or too short."""
         if self._broken is not None:
             raise AssertionError(f"a step of the script raised {self._broken!r}") from self._broken
         for place, exchange in enumerate(self.exchanges):
             assert exchange.violation is None, f"request {place} broke {exchange.violation}"
+        assert not self._beyond, f"{self._beyond} more requests came than the {self._script.played} steps of the script"
         assert not self._script.left, f"these steps were not asked for: {self._script.left}"
 
     async def __aenter__(self) -> Emulator:
@@ -217,6 +219,7 @@ class Emulator:
             return
         actions = self._script.next_actions(asked.body, dialect.call_id)
         if actions is None:
+            self._beyond += 1
             words = f"script_exhausted: the emulator's script has only {self._script.played} steps"
             await reply.json(400, dialect.envelope(asked, dialect.error(400, words)))
             return

@@ -21,7 +21,6 @@ def openai_error(status: int, message: str, *, param: str | None = None, code: s
 
 def openai_unknown_model(model: str) -> Body:
     """Return the body of the 404 for a model."""
-    return openai_error(404, f"The model `{model}` does not exist or you do not have access to it.", code=MODEL)
-
-
-MODEL = "model_not_found"
+    return openai_error(
+        404, f"The model `{model}` does not exist or you do not have access to it.", code="model_not_found"
+    )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from heaveto.core.validate.violation import Body, Violation, objects, text
-
-THINKING = ("thinking", "redacted_thinking")
-SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
+from heaveto.core.json_values import Body, objects, text
+from heaveto.core.validate.violation import Violation
 
 
 class Block(msgspec.Struct, frozen=True):
