@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from heaveto.testing import Emulator, say
+from heaveto.testing import Emulator, say, think
 
 USER = {"role": "user", "content": "hi"}
+TEXT = {"type": "text", "text": "hi"}
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "openai": ("/v1/chat/completions", {"model": "m", "messages": [USER]}),
     "openai-responses": ("/v1/responses", {"model": "m", "input": "hi"}),
@@ -89,3 +90,16 @@ async def test_items_of_a_conversation_are_objects(items: list[Any]) -> None:
         assert b"conv_1" in received
         added = request("/v1/conversations/conv_1/items", json.dumps({"items": items}).encode())
         assert (await answer_to(emulator, added))[0] == 400
+
+
+async def test_one_signature_may_sign_several_thoughts() -> None:
+    """Scripts sign as they like: a thought that was given is not refused because of another one."""
+    thoughts = [{"type": "thinking", "thinking": words, "signature": "c2ln"} for words in ("first", "second")]
+    turns = [turn for thought in thoughts for turn in (USER, {"role": "assistant", "content": [thought, TEXT]})]
+    steps = [(think(str(thought["thinking"]), signature="c2ln"), say("hi")) for thought in thoughts]
+    async with Emulator(*steps, say("ok"), strict_signatures=True) as emulator:
+        for messages in ([USER], [*turns[:2], USER], [*turns, USER]):
+            body = {"model": "m", "max_tokens": 9, "messages": messages}
+            status, _ = await answer_to(emulator, request("/v1/messages", json.dumps(body).encode()))
+            assert status == 200
+        emulator.assert_done()

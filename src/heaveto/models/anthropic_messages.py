@@ -28,6 +28,7 @@ from heaveto.models.sdk import (
     priced_chunk,
     received,
     refuse_error,
+    require_end,
 )
 from heaveto.models.wire.anthropic import DEFAULT_MAX_TOKENS, AnthropicEncoder, CacheTime, continued
 from heaveto.models.wire.anthropic_answer import AnthropicAnswerReader
@@ -110,6 +111,7 @@ class AnthropicMessages(Model):
                         refuse_error(event)
                         for chunk in reader.feed(event):
                             yield priced_chunk(self, chunk)
+            require_end(reader)
             if not reader.is_paused:
                 break
             yield PauseChunk()

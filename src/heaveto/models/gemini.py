@@ -32,7 +32,15 @@ from heaveto.events.contents import Json
 from heaveto.models.base import Chunk, Model
 from heaveto.models.httpx_stream import opened
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import SdkClient, checked_address, mapped, priced_chunk, retry_after_seconds, unreadable
+from heaveto.models.sdk import (
+    SdkClient,
+    checked_address,
+    mapped,
+    priced_chunk,
+    require_end,
+    retry_after_seconds,
+    unreadable,
+)
 from heaveto.models.wire.gemini import GeminiEncoder
 from heaveto.models.wire.gemini_answer import GeminiAnswerReader
 from heaveto.models.wire.gemini_errors import refusal
@@ -117,7 +125,9 @@ class Gemini(Model):
                 async for event in events:
                     for chunk in reader.feed(event):
                         yield priced_chunk(self, chunk)
-        for chunk in reader.end():
+        closing = reader.end()
+        require_end(reader)
+        for chunk in closing:
             yield priced_chunk(self, chunk)
 
     async def aclose(self) -> None:

@@ -20,7 +20,7 @@ from heaveto.events.contents import Json
 from heaveto.models.base import Chunk, Model
 from heaveto.models.openai_sdk import openai_client, openai_errors, opened
 from heaveto.models.prices import Prices
-from heaveto.models.sdk import as_json, priced_chunk, refuse_error
+from heaveto.models.sdk import as_json, priced_chunk, refuse_error, require_end
 from heaveto.models.wire.openai_responses import OpenAIResponsesEncoder
 from heaveto.models.wire.openai_responses_answer import ResponsesAnswerReader
 from heaveto.models.wire.reading import as_object
@@ -169,6 +169,7 @@ class OpenAIResponses(Model):
                     yield chunk
         if reader.failure is not None:
             raise reader.failure
+        require_end(reader)
         for chunk in reader.end():
             yield chunk
 

@@ -169,6 +169,18 @@ async def received(events: Any) -> AsyncIterator[object]:
         yield event
 
 
+def require_end(reader: AnswerReader) -> None:
+    """Refuse an answer that stopped without its end, for providers that always give one.
+
+    A proxy that gives up may close the response as if it were whole: what came must not pass for the answer.
+
+    Raises:
+        ModelError: the end is missing.
+    """
+    if not reader.is_finished:
+        raise ModelError("the server closed the response before the answer had its end", retryable=True)
+
+
 def unreadable(error: Exception) -> ModelError:
     """Return the error of an answer that is no JSON, or of a request that HTTP cannot say: a key with umlauts."""
     if isinstance(error, UnicodeEncodeError):

@@ -6,12 +6,16 @@ the defaults are those of current models.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from heaveto.core.json_values import Body, objects
 from heaveto.core.validate.anthropic_blocks import shape_violation
 from heaveto.core.validate.anthropic_pairing import pairing_violation, server_violation, undeclared_violation
-from heaveto.core.validate.anthropic_thinking import Thinking, choice_violation, tail_violation, thinking_violation
+from heaveto.core.validate.anthropic_thinking import (
+    Issued,
+    Thinking,
+    choice_violation,
+    tail_violation,
+    thinking_violation,
+)
 from heaveto.core.validate.anthropic_turns import Turn, rejected, turns_of
 from heaveto.core.validate.violation import Violation
 
@@ -22,7 +26,7 @@ def validate(
     strict_unconfirmed: bool = False,
     prefill: bool = False,
     thinking: Thinking = "adaptive",
-    issued_thinking: Mapping[str, str] | None = None,
+    issued_thinking: Issued | None = None,
     tools_known: bool = True,
     tools_required: bool = False,
     system_messages: bool = True,
@@ -36,7 +40,8 @@ def validate(
         strict_unconfirmed: judge what no public report confirms too.
         prefill: the model goes on from a last answer, as those before 4.6 do (A12).
         thinking: what the model does where the body does not say it (A14, A14').
-        issued_thinking: the thoughts that the model has had, by their signatures; all else is refused (A15).
+        issued_thinking: the thoughts that the model has had, by their signatures, one or several for each; all else is
+            refused (A15).
         tools_known: the body tells which tools there are (A20, A21).
         tools_required: the model or gateway wants tools declared where blocks of tools are (A21).
         system_messages: the model takes messages of the role system, at their places (A25).

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Collection, Mapping
+from typing import Literal, TypeAlias
 
 from heaveto.core.json_values import Body, fields, text
 from heaveto.core.validate.anthropic_turns import Block, Turn, rejected
@@ -11,6 +11,8 @@ from heaveto.core.validate.violation import Violation
 from heaveto.core.wire_kinds import SERVER_CALLS, THINKING
 
 Thinking = Literal["manual", "adaptive", "disabled"]
+Issued: TypeAlias = Mapping[str, str | Collection[str]]
+"""The thoughts that a model has had, by their signatures."""
 
 
 def tail_violation(turns: list[Turn], *, prefill: bool, strict_unconfirmed: bool) -> Violation | None:
@@ -31,9 +33,7 @@ def _is_paused(turn: Turn) -> bool:
     return any(block.kind in SERVER_CALLS for block in turn.blocks) and not turn.of("tool_use")
 
 
-def thinking_violation(
-    body: Body, turns: list[Turn], *, default: Thinking, issued: Mapping[str, str] | None
-) -> Violation | None:
+def thinking_violation(body: Body, turns: list[Turn], *, default: Thinking, issued: Issued | None) -> Violation | None:
     """Return the first block of thinking that is missing, in the way or changed, or None."""
     mode = mode_of(body, default)
     if mode == "manual":
@@ -88,14 +88,14 @@ def _in_the_way(turns: list[Turn]) -> Violation | None:
     return None
 
 
-def _changed(turns: list[Turn], issued: Mapping[str, str]) -> Violation | None:
+def _changed(turns: list[Turn], issued: Issued) -> Violation | None:
     latest = next((turn for turn in reversed(turns) if turn.role == "assistant"), None)
     for turn in turns:
         for block in turn.of("thinking"):
-            thought = issued.get(block.id_at("signature"))
-            if thought is None:
+            signed = issued.get(block.id_at("signature"))
+            if signed is None:
                 return rejected("A15", f"{block.where}: Invalid `signature` in `thinking` block")
-            if thought != block.block.get("thinking"):
+            if block.block.get("thinking") not in ([signed] if isinstance(signed, str) else signed):
                 return _edited(block, is_latest=turn is latest)
     return None
 

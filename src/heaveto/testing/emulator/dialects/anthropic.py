@@ -49,7 +49,7 @@ class AnthropicDialect(Dialect):
 
     def __init__(self, rules: Mapping[str, Any], *, strict_signatures: bool) -> None:
         super().__init__(rules)
-        self._issued: dict[str, str] = {}
+        self._issued: dict[str, set[str]] = {}
         self._strict_signatures = strict_signatures
 
     def violation(self, asked: Asked) -> Violation | None:
@@ -86,7 +86,7 @@ class AnthropicAnswer(Answer):
     the signatures and what they sign.
     """
 
-    def __init__(self, opening: Opening, issued: dict[str, str]) -> None:
+    def __init__(self, opening: Opening, issued: dict[str, set[str]]) -> None:
         self._opening, self._issued = opening, issued
         self._usage = _usage(opening.usage)
         self._blocks: list[Body] = []
@@ -154,7 +154,7 @@ class AnthropicAnswer(Answer):
             frames.append(self._delta(delta))
         self._blocks[-1] = block
         if block["type"] == "thinking":
-            self._issued[str(block.get("signature"))] = str(block.get("thinking"))
+            self._issue(block)
         return [*frames, *self._close(None)]
 
     def _call(self, chunk: CallChunk) -> list[bytes]:
@@ -187,6 +187,10 @@ class AnthropicAnswer(Answer):
         index = len(self._blocks) - 1
         return [*frames, _event({"type": "content_block_start", "index": index, "content_block": block})]
 
+    def _issue(self, block: Body) -> None:
+        """Scripts may sign several thoughts alike."""
+        self._issued.setdefault(str(block.get("signature")), set()).add(str(block.get("thinking")))
+
     def _close(self, signature: str | None = "") -> list[bytes]:
         """Close the open block; thinking is signed before. Without anything to sign, the signature is None."""
         if self._open is None:
@@ -194,7 +198,7 @@ class AnthropicAnswer(Answer):
         block, frames = self._open, list[bytes]()
         if block["type"] == "thinking" and signature is not None:
             block["signature"] = signature or _signature(self._opening.number, len(self._blocks))
-            self._issued[block["signature"]] = block["thinking"]
+            self._issue(block)
             frames.append(self._delta({"type": "signature_delta", "signature": block["signature"]}))
         if self._open_call >= 0:
             block["input"] = words(self._args)
