@@ -173,7 +173,9 @@ def _is_others(message: object) -> bool:
     if not is_body(message):
         return False
     kind = message.get("type")
-    return message.get("role") in ("user", "tool") or (isinstance(kind, str) and kind.endswith("_output"))
+    if isinstance(kind, str) and (kind == "reasoning" or kind.endswith(("_call", "_output"))):
+        return kind.endswith("_output")  # whatever role somebody gave it
+    return message.get("role") in ("user", "tool")
 
 
 def _is_words(message: object) -> bool:
