@@ -18,6 +18,7 @@ from heaveto.models.assemble import Assembled, Assembler
 from heaveto.models.base import TextChunk
 from heaveto.models.litellm import LiteLLM
 from heaveto.models.prices import Prices
+from heaveto.testing import settle
 
 ASK = ModelRequest(
     turns=[Turn("user", (Text(text="hi"),))],
@@ -143,7 +144,7 @@ async def test_a_stop_before_the_answer_closes_the_socket_of_these_providers(mod
     async with RawServer(answer) as server:
         asking = asyncio.create_task(ask(connect(server, model)))
         await server.arrived.wait()
-        await asyncio.sleep(0.05)
+        await settle()
         stopped_at = time.monotonic()
         asking.cancel()
         await closes(server, stopped_at, f"{model} before the answer")
