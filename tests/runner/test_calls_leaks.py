@@ -18,6 +18,8 @@ from heaveto.testing import ScriptedModel, call, say, settle
 from heaveto.tools.function import FunctionTool
 from heaveto.tools.retry import Retry
 
+pytestmark = pytest.mark.usefixtures("swept")
+
 MakeDesk = Callable[..., Desk]
 SHORT = RunConfig(cancel_grace_seconds=0.5)
 ROUNDS, WIDTH = 50, 20

@@ -98,7 +98,11 @@ async def test_a_stop_does_not_lose_a_result_that_is_being_stored(desk: MakeDesk
     assert (settled.status, response_of(settled)["size_bytes"]) == ("succeeded", 100_000)
 
 
-@pytest.mark.parametrize("value", [float("nan"), object(), {"open": threading.Lock()}, 2**80, "caf\udce9"], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), object(), {"open": threading.Lock()}, 2**80, "caf\udce9"],
+    ids=["nan", "object", "lock", "too large a number", "lone surrogate"],
+)
 async def test_a_result_that_json_cannot_say_is_told_as_such(desk: MakeDesk, value: Any) -> None:
     """The tool ran, and may have had its effect: so the model is not told that it failed to run (P2)."""
     at = desk(call("get"), say("ok"), tools=[FunctionTool(lambda: value, name="get", description="Get.")])

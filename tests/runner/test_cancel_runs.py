@@ -475,6 +475,7 @@ async def _in_use() -> tuple[int, int, int]:
     return len(asyncio.all_tasks()), threading.active_count(), len(os.listdir("/proc/self/fd"))
 
 
+@pytest.mark.usefixtures("swept")
 async def test_a_thousand_stops_leave_nothing_behind(desk: MakeDesk, store: Store) -> None:
     """1000 runs started and stopped: tasks, threads and open files are back where they were (F135)."""
     model = ScriptedModel((say("Hel"), hang()), strict=False, check=False, keep_requests=False)

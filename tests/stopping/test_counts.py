@@ -22,6 +22,8 @@ from heaveto.tools.command import run_command
 from heaveto.tools.function import FunctionTool
 from heaveto.tools.process.pool import end_idle_workers
 
+pytestmark = pytest.mark.usefixtures("swept")
+
 CONFIG = RunConfig(cancel_grace_seconds=20)
 WARM_UP = 5
 

@@ -23,6 +23,7 @@ from heaveto.testing.promises import check_promises
 from heaveto.tools.process.pool import end_idle_workers
 
 pytestmark = [
+    pytest.mark.usefixtures("swept"),
     pytest.mark.slow,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc"),
 ]

@@ -18,6 +18,8 @@ from heaveto.tools.mcp import MCPToolset
 from heaveto.tools.mcp.failures import RejectedError
 from heaveto.tools.retry import Retry
 
+pytestmark = pytest.mark.usefixtures("swept")
+
 ONCE = Retry(attempts=1)
 
 

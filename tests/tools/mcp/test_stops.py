@@ -16,6 +16,8 @@ from heaveto.errors import InDoubtError
 from heaveto.tools.mcp.tap import REASON
 from heaveto.tools.mcp.toolset import LateReply
 
+pytestmark = pytest.mark.usefixtures("swept")
+
 
 async def stopped(task: asyncio.Task[Any], message: str = "") -> float:
     """Cancel a task that must end as cancelled, or in doubt; return the seconds that it took."""
