@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.effort import examples
 
 from heaveto import LlmAgent, MemoryStore, Plugin, RunConfig, RunEnd, Runner, ToolContext
 from heaveto.core.request import ModelRequest, Profile
@@ -375,7 +376,7 @@ class Lane(RuleBasedStateMachine):
 
 
 Lane.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

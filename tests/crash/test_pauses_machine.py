@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.crash.test_lane_machine import HERE, NEVER, Asked, HeldModel
+from tests.effort import examples
 
 from heaveto import AgentTool, App, FunctionTool, LlmAgent, MemoryStore, RunConfig, Runner, ToolContext
 from heaveto.core.fold import CallState, fold
@@ -439,7 +440,6 @@ def _all_calls(log: Sequence[Record]) -> list[CallState]:
 
 
 SETTINGS = settings(
-    derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
@@ -449,7 +449,7 @@ class Longer(Pauses):
     """The same, with more steps."""
 
 
-Pauses.TestCase.settings = settings(SETTINGS, max_examples=30, stateful_step_count=20)
-Longer.TestCase.settings = settings(SETTINGS, max_examples=25, stateful_step_count=50)
+Pauses.TestCase.settings = settings(SETTINGS, max_examples=examples(30), stateful_step_count=20)
+Longer.TestCase.settings = settings(SETTINGS, max_examples=examples(25), stateful_step_count=50)
 TestPauses = Pauses.TestCase
 TestLonger = pytest.mark.slow(pytest.mark.timeout(600)(Longer.TestCase))
