@@ -370,6 +370,7 @@ class View:
         own = part.provider == self._profile.name
         return FunctionCall(
             call_id=wire_id, name=part.name, args=args, provider=part.provider if own else "",
+            provider_id=part.provider_id if own and part.provider_id != wire_id else None,
             data=part.data if own else None,
         )  # fmt: skip
 
