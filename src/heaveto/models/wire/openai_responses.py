@@ -199,10 +199,10 @@ def _for_calls(form: _Form, custom: frozenset[str], held_ids: Mapping[str, str])
     """
     items = [_BODY.decode(item) for item in form.items]
     for item in items:
-        call_id = item.get("call_id")
+        call_id: object = item.get("call_id")
         if call_id in custom:
             item["type"] = "custom_tool_call_output"
-        if call_id in held_ids:
+        if isinstance(call_id, str) and call_id in held_ids:
             item["call_id"] = held_ids[call_id]
     return _Form(_raw(items), form.custom, form.held_ids)
 
