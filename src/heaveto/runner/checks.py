@@ -11,7 +11,7 @@ from heaveto.agents.pieces import require_piece
 from heaveto.errors import ConfigError, InputError
 from heaveto.events.contents import Content, Part
 from heaveto.events.records import StopScope
-from heaveto.runner.app import App
+from heaveto.runner.application.app import App
 
 
 def require_parts_of_runner(agent: object, app: object, store: object) -> None:

@@ -11,12 +11,12 @@ from heaveto.core.fold import SessionState
 from heaveto.errors import SessionErasedError, UnknownRunError, UnknownSessionError
 from heaveto.events.contents import Content, Json
 from heaveto.events.records import CallSettled, CallStatus, Cause, ParentCall, RunEnded, SessionKey, StopReport
-from heaveto.runner.config import RunConfig
-from heaveto.runner.lane import Lane
-from heaveto.runner.late import record_late
-from heaveto.runner.run import Run, answer_of
+from heaveto.runner.application.config import RunConfig
+from heaveto.runner.handle import Run, answer_of
+from heaveto.runner.lane.lane import Lane
+from heaveto.runner.lane.ticket import Ticket
 from heaveto.runner.services import Services
-from heaveto.runner.ticket import Ticket
+from heaveto.runner.session.late import record_late
 
 Begin = Callable[[SessionKey, Ticket], Awaitable[Run]]
 Stop = Callable[[str, SessionKey, Cause, str, str], Awaitable[StopReport]]

@@ -64,21 +64,21 @@ from heaveto.events.records import (
 )
 from heaveto.ids import IdSource, SystemIds
 from heaveto.models.base import Model
-from heaveto.runner.app import App
-from heaveto.runner.calls import CallDesk, Question, open_questions
+from heaveto.runner.application.app import App
+from heaveto.runner.application.config import RunConfig
+from heaveto.runner.application.hooks import Plugin
 from heaveto.runner.checks import require_id, require_message, require_parts_of_runner, require_scope
 from heaveto.runner.children import ChildRuns
-from heaveto.runner.config import RunConfig
 from heaveto.runner.facade import Background
 from heaveto.runner.gate import Gate
-from heaveto.runner.hooks import Plugin
-from heaveto.runner.lane import Lane
+from heaveto.runner.handle import Run, RunStream, StreamItem
+from heaveto.runner.lane.lane import Lane
+from heaveto.runner.lane.ticket import Ticket, guard_name
+from heaveto.runner.lane.time_travel import fork_session, rewind_session
 from heaveto.runner.rounds import Rounds
-from heaveto.runner.run import Run, RunStream, StreamItem
 from heaveto.runner.services import Services, logger
-from heaveto.runner.stops import ask_to_stop, carried_run
-from heaveto.runner.ticket import Ticket, guard_name
-from heaveto.runner.time_travel import fork_session, rewind_session
+from heaveto.runner.session.desk import CallDesk, Question, open_questions
+from heaveto.runner.session.stops import ask_to_stop, carried_run
 from heaveto.stores.base import SessionInfo, Store, Tombstone
 from heaveto.stores.memory import MemoryStore
 from heaveto.tools.toolset import Toolset

@@ -14,8 +14,8 @@ from heaveto.clock import Clock
 from heaveto.core.fold import SessionState
 from heaveto.events.records import Cause, ParentCall, RunEnded, SessionKey, StopReport
 from heaveto.ids import IdSource
-from heaveto.runner.app import App
-from heaveto.runner.config import RunConfig
+from heaveto.runner.application.app import App
+from heaveto.runner.application.config import RunConfig
 from heaveto.runner.gate import Gate
 from heaveto.stores.base import Store
 

@@ -23,8 +23,8 @@ from heaveto.events.records import (
     RunStarted,
     StopReport,
 )
-from heaveto.runner.config import RunConfig
-from heaveto.runner.run import StreamItem
+from heaveto.runner.application.config import RunConfig
+from heaveto.runner.handle import StreamItem
 
 T = TypeVar("T")
 USER = "al"

@@ -10,11 +10,11 @@ from heaveto.core.close import Ending, close_run
 from heaveto.core.fold import RunState
 from heaveto.errors import GuardTakenError, LogMovedError, SessionBusyError
 from heaveto.events.records import Message, Queued, StopScope
-from heaveto.runner.config import RunConfig
-from heaveto.runner.log import SessionLog
+from heaveto.runner.application.config import RunConfig
+from heaveto.runner.lane.ticket import Ticket
 from heaveto.runner.services import Services
-from heaveto.runner.stops import ask_to_stop
-from heaveto.runner.ticket import Ticket
+from heaveto.runner.session.log import SessionLog
+from heaveto.runner.session.stops import ask_to_stop
 
 
 class Inbox:

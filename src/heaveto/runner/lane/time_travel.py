@@ -22,8 +22,8 @@ from heaveto.events.records import (
     SessionKey,
     StateChanged,
 )
-from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services
+from heaveto.runner.session.log import SessionLog
 from heaveto.stores.base import Lease, SessionInfo
 
 StopCalls = Callable[[Sequence[CallState]], Awaitable[None]]

@@ -14,11 +14,11 @@ from heaveto.core.fold import CallState, SessionState, calls_around
 from heaveto.errors import AnswerError, DetachError, GuardTakenError, LogMovedError, UnknownCallError
 from heaveto.events.contents import Json
 from heaveto.events.records import AgentCheckpoint, Answered, CallSettled, Cause, Message, Record, WaitingKind
-from heaveto.runner.config import RunConfig
-from heaveto.runner.late import give_up_outside, waking_of
-from heaveto.runner.log import SessionLog
+from heaveto.runner.application.config import RunConfig
 from heaveto.runner.services import Services
-from heaveto.runner.stops import ask_to_stop_call, carried_run
+from heaveto.runner.session.late import give_up_outside, waking_of
+from heaveto.runner.session.log import SessionLog
+from heaveto.runner.session.stops import ask_to_stop_call, carried_run
 from heaveto.stores.base import Guard
 from heaveto.tools.response import to_response
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from heaveto.events.contents import Content, Json
 from heaveto.events.records import ParentCall, Trigger
-from heaveto.runner.config import RunConfig
+from heaveto.runner.application.config import RunConfig
 from heaveto.stores.base import Guard
 
 

@@ -27,18 +27,18 @@ from heaveto.errors import (
     UnknownSessionError,
 )
 from heaveto.events.records import CallSettled, Cause, Record, SessionKey, Trigger
-from heaveto.runner.calls import CallDesk
-from heaveto.runner.compaction import summarise
-from heaveto.runner.config import RunConfig
-from heaveto.runner.endings import close_stopped_pause, seal_run, tell_end
-from heaveto.runner.host import AgentHost
-from heaveto.runner.inbox import Inbox
-from heaveto.runner.late import give_up_outside
-from heaveto.runner.log import SessionLog
-from heaveto.runner.opening import open_run
+from heaveto.runner.application.compaction import summarise
+from heaveto.runner.application.config import RunConfig
+from heaveto.runner.lane.endings import close_stopped_pause, seal_run, tell_end
+from heaveto.runner.lane.inbox import Inbox
+from heaveto.runner.lane.opening import open_run
+from heaveto.runner.lane.ticket import Ticket
+from heaveto.runner.run.host import AgentHost
+from heaveto.runner.run.supervise import carry
 from heaveto.runner.services import Services, logger
-from heaveto.runner.supervise import carry
-from heaveto.runner.ticket import Ticket
+from heaveto.runner.session.desk import CallDesk
+from heaveto.runner.session.late import give_up_outside
+from heaveto.runner.session.log import SessionLog
 from heaveto.stores.base import Lease
 
 _T = TypeVar("_T")
