@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import assert_never
 
 from heaveto.agents.llm import LlmAgent
@@ -148,8 +147,7 @@ class Inbox:
 
 def _adopt(queued: Queued) -> Ticket:
     """Make a ticket for a message that another process put into the inbox."""
-    config = RunConfig.of_settings(queued.settings)
-    admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     return Ticket(
-        queued.run_id, queued.input, config, admitted, trigger=queued.trigger, agent=queued.agent, parent=queued.parent
-    )
+        queued.run_id, queued.input, RunConfig.of_settings(queued.settings), trigger=queued.trigger, agent=queued.agent,
+        parent=queued.parent,
+    )  # fmt: skip

@@ -276,7 +276,7 @@ class Attempt:
             operation.is_left = True  # another process goes on with it, and brings its outcome home
             raise
         finally:
-            await children.deliver(operation.live.services, child.state, child.run_id)
+            await children.deliver(child.state, child.run_id)
 
     async def _stop_child(self, starting: asyncio.Future[ChildRun]) -> None:
         await asyncio.wait({starting})
