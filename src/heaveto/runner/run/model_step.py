@@ -16,8 +16,8 @@ from heaveto.errors import LimitExceededError, ModelError
 from heaveto.events.contents import Content, FunctionCall, Part
 from heaveto.events.records import Message
 from heaveto.models.base import Chunk, PauseChunk
-from heaveto.runner.draft import LiveDraft
-from heaveto.runner.live import LiveRun
+from heaveto.runner.run.draft import LiveDraft
+from heaveto.runner.run.live import LiveRun
 
 _MAX_BACKOFF_SECONDS = 60.0
 

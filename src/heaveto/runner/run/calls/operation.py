@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.close import Work, output_response
+from heaveto.core.failure import info_of, message_of
 from heaveto.core.fold import calls_around, task_branch
 from heaveto.errors import (
     CallWaits,
@@ -45,15 +46,14 @@ from heaveto.events.records import (
     WaitingCall,
     WaitingKind,
 )
-from heaveto.runner.attempt import Attempt
-from heaveto.runner.failure import info_of, message_of
-from heaveto.runner.insist import insist
-from heaveto.runner.late import PATIENCE, record_late
-from heaveto.runner.live import LiveRun
-from heaveto.runner.output import CallOutput
-from heaveto.runner.place import Place
-from heaveto.runner.results import recorded_result
+from heaveto.runner.run.calls.attempt import Attempt
+from heaveto.runner.run.calls.output import CallOutput
+from heaveto.runner.run.calls.place import Place
+from heaveto.runner.run.calls.results import recorded_result
+from heaveto.runner.run.live import LiveRun
 from heaveto.runner.services import logger
+from heaveto.runner.session.late import PATIENCE, record_late
+from heaveto.runner.tasks.insist import insist
 from heaveto.tools.base import Confirmation, Tool
 
 _Outcome: TypeAlias = CallSettled | Paused | None

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from dataclasses import dataclass, field
 
+import msgspec
+
+from heaveto.errors import NotSerializableError
 from heaveto.events.contents import Content, Json
 from heaveto.events.records import ParentCall, Trigger
-from heaveto.runner.config import RunConfig
+from heaveto.runner.application.config import RunConfig
 from heaveto.stores.base import Guard
 
 
@@ -26,13 +30,13 @@ class Ticket:
     run_id: str
     content: Content
     config: RunConfig
-    admitted: asyncio.Future[None]
     idempotency_key: str | None = None
     fingerprint: str = ""
     state_delta: dict[str, Json] = field(default_factory=dict[str, Json])
     trigger: Trigger = "message"
     agent: str = ""
     parent: ParentCall | None = None
+    admitted: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     failure: BaseException | None = None
     cause: BaseException | None = None
 
@@ -66,3 +70,15 @@ class Ticket:
 def guard_name(idempotency_key: str) -> str:
     """Return the unique key under which a start is kept."""
     return f"start:{idempotency_key}"
+
+
+def fingerprint_of(content: Content) -> str:
+    """Return what tells a message from another one that is sent with the same idempotency key.
+
+    Raises:
+        NotSerializableError: no log can hold the message.
+    """
+    try:
+        return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:16]
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise NotSerializableError("new_message", str(error)) from error

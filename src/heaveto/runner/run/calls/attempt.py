@@ -16,14 +16,14 @@ from heaveto.core.fold import task_branch
 from heaveto.errors import DetachError, RunCancelled, RunnerClosedError
 from heaveto.events.contents import ArtifactInfo, Blob, Json
 from heaveto.events.records import Answered, CallProgress, Cause, ParentCall, Paused, WaitingCall
-from heaveto.runner.blocking import run_in_thread
-from heaveto.runner.detached import to_its_end
-from heaveto.runner.output import piece_text
+from heaveto.runner.run.calls.output import piece_text
 from heaveto.runner.services import ChildRun, logger
+from heaveto.runner.tasks.blocking import run_in_thread
+from heaveto.runner.tasks.detached import to_its_end
 from heaveto.tools.base import Reply, ToolContext, end_context
 
 if TYPE_CHECKING:
-    from heaveto.runner.operation import ToolOperation
+    from heaveto.runner.run.calls.operation import ToolOperation
 
 
 class EndedAttempt:
@@ -276,7 +276,7 @@ class Attempt:
             operation.is_left = True  # another process goes on with it, and brings its outcome home
             raise
         finally:
-            await children.deliver(operation.live.services, child.state, child.run_id)
+            await children.deliver(child.state, child.run_id)
 
     async def _stop_child(self, starting: asyncio.Future[ChildRun]) -> None:
         await asyncio.wait({starting})

@@ -9,8 +9,8 @@ from heaveto.core.notes import background_note
 from heaveto.errors import GuardTakenError, LogMovedError, StoreError
 from heaveto.events.contents import Content
 from heaveto.events.records import CallSettled, Cause, Queued, Record
-from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services, logger
+from heaveto.runner.session.log import SessionLog
 from heaveto.stores.base import Guard
 
 PATIENCE = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 30.0, 30.0)

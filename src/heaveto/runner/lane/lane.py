@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from math import inf
 from typing import Any, TypeVar
@@ -26,19 +26,19 @@ from heaveto.errors import (
     StoreClosedError,
     UnknownSessionError,
 )
-from heaveto.events.records import CallSettled, Cause, Record, SessionKey, Trigger
-from heaveto.runner.calls import CallDesk
-from heaveto.runner.compaction import summarise
-from heaveto.runner.config import RunConfig
-from heaveto.runner.endings import close_stopped_pause, seal_run, tell_end
-from heaveto.runner.host import AgentHost
-from heaveto.runner.inbox import Inbox
-from heaveto.runner.late import give_up_outside
-from heaveto.runner.log import SessionLog
-from heaveto.runner.opening import open_run
+from heaveto.events.records import CallSettled, Record, SessionKey, Trigger
+from heaveto.runner.application.compaction import summarise
+from heaveto.runner.application.config import RunConfig
+from heaveto.runner.lane.endings import close_stopped_pause, seal_run, tell_end
+from heaveto.runner.lane.inbox import Inbox
+from heaveto.runner.lane.opening import open_run
+from heaveto.runner.lane.ticket import Ticket
+from heaveto.runner.run.host import AgentHost
+from heaveto.runner.run.supervise import carry
 from heaveto.runner.services import Services, logger
-from heaveto.runner.supervise import carry
-from heaveto.runner.ticket import Ticket
+from heaveto.runner.session.desk import CallDesk
+from heaveto.runner.session.late import give_up_outside
+from heaveto.runner.session.log import SessionLog
 from heaveto.stores.base import Lease
 
 _T = TypeVar("_T")
@@ -59,6 +59,7 @@ class Lane:
         """The message that starts at once, until it is durable. Nobody passes it."""
         self._carried: Ticket | None = None
         self._inbox = Inbox(services, self.log)
+        self.calls = CallDesk(services, self.log)
         self._pump: asyncio.Task[None] | None = None
         self._reap = True
         """Whether a dead process may have left something in this session: a run to close, an end hook to call."""
@@ -147,38 +148,11 @@ class Lane:
             return self._carried
         return self._inbox.tickets.get(run_id)
 
-    async def withdraw(self, run_id: str, ending: Ending) -> None:
-        """End a run that waits and has not begun."""
+    async def end_idle_run(self, run_id: str, ending: Ending) -> None:
+        """End a run that nobody carries, from the side: one that has not begun, or that is paused and stopped."""
         await self._inbox.withdraw(run_id, ending)
-
-    async def close_stopped_pause(self, run_id: str) -> None:
-        """End a paused run that was asked to stop."""
         if await close_stopped_pause(self._services, self.log, run_id):
             self._inbox.withdrawn.add(run_id)
-
-    async def stop_background(self, run_id: str | None, cause: Cause, *, by: str = "", reason: str = "") -> None:
-        """Stop what works in the background for one run, or for all, and wait up to the grace for its end.
-
-        That are the calls that are open, and what runs that worked for a call and have ended had begun themselves.
-        """
-        state = self.log.state
-        calls = [call for call in state.background.values() if run_id in (None, call.run_id)]
-        runs = state.runs.values() if run_id is None else [state.run(run_id)]
-        at_work = {call.settled.child_run for call in calls if call.settled is not None}
-        ended = [child for run in runs for child in run.children if child not in at_work]
-        await asyncio.gather(
-            self.stop_calls(calls, cause, by=by, reason=reason),
-            *(self._services.children.stop(self._services, child, cause, by) for child in ended),
-        )
-
-    async def stop_calls(self, calls: Sequence[CallState], cause: Cause, *, by: str = "", reason: str = "") -> None:
-        """Stop such calls, and the runs that work for them."""
-        desk = CallDesk(self._services, self.log)
-        children = [call.settled.child_run for call in calls if call.settled is not None and call.settled.child_run]
-        stops = (desk.cancel(call.run_id, call.call.call_id, cause, by=by, reason=reason) for call in calls)
-        await asyncio.gather(
-            *stops, *(self._services.children.stop(self._services, child, cause, by) for child in children)
-        )
 
     async def exclusively(self, job: Callable[[Lease], Awaitable[_T]]) -> _T:
         """Do something to the session's log while nothing runs in it: behind the run that runs, before those that wait.
@@ -334,7 +308,7 @@ class Lane:
             if self._stopped_questions:
                 await self._settle_stopped_questions(lease)
             if self.log.state.paused:
-                await CallDesk(self._services, self.log).expire()
+                await self.calls.expire()
             while self._jobs and self.log.state.current is None:
                 settled.extend(await self._do_job(lease))
             ticket = None if self.closed else self._resumed() or self._next()
@@ -463,9 +437,7 @@ class Lane:
         if run is None:
             return None
         trigger: Trigger = "recovery" if self._resumable else "continuation" if run.was_handed_over else "answer"
-        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        config = RunConfig.of_settings(run.settings)
-        return Ticket(run.run_id, run.input, config, admitted, trigger=trigger)
+        return Ticket(run.run_id, run.input, RunConfig.of_settings(run.settings), trigger=trigger)
 
     @property
     def _answered_run(self) -> RunState | None:
@@ -603,7 +575,7 @@ class Lane:
     async def _deliver(self, run: RunState) -> None:
         """Bring the outcome of a run that worked for a call of another one home."""
         if run.parent is not None and run.ended is not None:
-            await self._services.children.deliver(self._services, self.log.state, run.run_id)
+            await self._services.children.deliver(self.log.state, run.run_id)
 
     def _set_alarm(self, pause: float) -> None:
         """See to it that an answer that does not come in time is taken as its default, while this process lives.

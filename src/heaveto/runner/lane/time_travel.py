@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
 from heaveto.artifacts.base import ArtifactService
 from heaveto.artifacts.naming import is_of_user
 from heaveto.core.close import Ending, close_run
-from heaveto.core.fold import SHARED_PREFIXES, CallState, SessionState, effective, fold
+from heaveto.core.fold import SHARED_PREFIXES, SessionState, effective, fold
 from heaveto.core.rewind import check_point, rewind
 from heaveto.errors import InputError, LogMovedError, UnknownRunError
 from heaveto.events.records import (
@@ -22,22 +22,22 @@ from heaveto.events.records import (
     SessionKey,
     StateChanged,
 )
-from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services
+from heaveto.runner.session.desk import CallDesk
+from heaveto.runner.session.log import SessionLog
 from heaveto.stores.base import Lease, SessionInfo
-
-StopCalls = Callable[[Sequence[CallState]], Awaitable[None]]
 
 
 async def rewind_session(
-    services: Services, log: SessionLog, lease: Lease, *, to: int | None, before_run: str | None, stop_calls: StopCalls
+    services: Services, log: SessionLog, lease: Lease, *, to: int | None, before_run: str | None
 ) -> Rewound:
     """Record that what came behind a point counts no more. Under the lease, with no run open but paused ones."""
     point = _point(log.state, to, before_run)
     check_point(log.state.records, point)
     working = [call for call in log.state.background.values() if call.seq > point]
     if working:
-        await stop_calls(working)  # nobody shall hear of what they come to
+        # Nobody shall hear of what they come to.
+        await CallDesk(services, log).cancel_all(working, "superseded", reason="the session was taken back")
     while True:
         records = rewind(log.state, point, stamp=services.stamp)
         rewound = records[-1]

@@ -14,11 +14,11 @@ from heaveto.core.fold import CallState, SessionState, calls_around
 from heaveto.errors import AnswerError, DetachError, GuardTakenError, LogMovedError, UnknownCallError
 from heaveto.events.contents import Json
 from heaveto.events.records import AgentCheckpoint, Answered, CallSettled, Cause, Message, Record, WaitingKind
-from heaveto.runner.config import RunConfig
-from heaveto.runner.late import give_up_outside, waking_of
-from heaveto.runner.log import SessionLog
+from heaveto.runner.application.config import RunConfig
 from heaveto.runner.services import Services
-from heaveto.runner.stops import ask_to_stop_call, carried_run
+from heaveto.runner.session.late import give_up_outside, waking_of
+from heaveto.runner.session.log import SessionLog
+from heaveto.runner.session.stops import ask_to_stop_call, carried_run
 from heaveto.stores.base import Guard
 from heaveto.tools.response import to_response
 
@@ -95,6 +95,29 @@ class CallDesk:
             unwatch()
         call = self._log.state.calls.get(call_id)
         return None if call is not None and _goes_on(call) else self._settled(run_id, call_id)
+
+    async def cancel_all(self, calls: Sequence[CallState], cause: Cause, *, by: str = "", reason: str = "") -> None:
+        """Stop calls in the background, and the runs that work for them, and wait for their ends as `cancel` does."""
+        children = [call.settled.child_run for call in calls if call.settled is not None and call.settled.child_run]
+        await asyncio.gather(
+            *(self.cancel(call.run_id, call.call.call_id, cause, by=by, reason=reason) for call in calls),
+            *(self._services.children.stop(child, cause, by) for child in children),
+        )
+
+    async def cancel_background(self, run_id: str | None, cause: Cause, *, by: str = "", reason: str = "") -> None:
+        """Stop what works in the background for one run, or for all, and wait up to the grace for its end.
+
+        That are the calls that are open, and what runs that worked for a call and have ended had begun themselves.
+        """
+        state = self._log.state
+        calls = [call for call in state.background.values() if run_id in (None, call.run_id)]
+        runs = state.runs.values() if run_id is None else [state.run(run_id)]
+        at_work = {call.settled.child_run for call in calls if call.settled is not None}
+        ended = [child for run in runs for child in run.children if child not in at_work]
+        await asyncio.gather(
+            self.cancel_all(calls, cause, by=by, reason=reason),
+            *(self._services.children.stop(child, cause, by) for child in ended),
+        )
 
     def _settled(self, run_id: str, call_id: str) -> CallSettled:
         for record in reversed(self._log.state.records):

@@ -6,8 +6,8 @@ from contextvars import ContextVar
 
 from heaveto.errors import GuardTakenError, LogMovedError
 from heaveto.events.records import CancelRequested, Cause, StopScope
-from heaveto.runner.log import SessionLog
 from heaveto.runner.services import Services
+from heaveto.runner.session.log import SessionLog
 from heaveto.stores.base import Guard
 
 carried_run: ContextVar[str] = ContextVar("heaveto_carried_run", default="")

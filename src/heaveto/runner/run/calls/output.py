@@ -8,7 +8,7 @@ import msgspec
 
 from heaveto.events.contents import Json, Text
 from heaveto.events.records import Delta, Draft
-from heaveto.runner.draft import SAVE_AFTER_CHARACTERS
+from heaveto.runner.run.draft import SAVE_AFTER_CHARACTERS
 from heaveto.tools.response import to_json
 
 KEPT_CHARACTERS = 65_536

@@ -16,8 +16,8 @@ from heaveto.events.contents import text_of
 from heaveto.events.records import Cause, Delta, Message, Paused, Record, RunEnded, SessionKey, StopReport, StopScope
 
 if TYPE_CHECKING:
-    from heaveto.runner.lane import Lane
-    from heaveto.runner.ticket import Ticket
+    from heaveto.runner.lane.lane import Lane
+    from heaveto.runner.lane.ticket import Ticket
 
 StreamItem: TypeAlias = Record | Delta
 

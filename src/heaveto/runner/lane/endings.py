@@ -6,10 +6,10 @@ from heaveto.core.close import Ending, close_run, report_of
 from heaveto.core.fold import RunState
 from heaveto.errors import LogMovedError
 from heaveto.events.records import ErrorInfo, SessionKey
-from heaveto.runner.config import RunConfig
-from heaveto.runner.hooks import RunEnd, call_back
-from heaveto.runner.log import SessionLog
+from heaveto.runner.application.config import RunConfig
+from heaveto.runner.application.hooks import RunEnd, call_back
 from heaveto.runner.services import Services, logger
+from heaveto.runner.session.log import SessionLog
 from heaveto.stores.base import Lease
 
 

@@ -15,16 +15,16 @@ from msgspec.structs import replace
 
 from heaveto.agents.base import BaseAgent
 from heaveto.core.close import Ending, Work, close_run
+from heaveto.core.failure import info_of
 from heaveto.core.handover import hand_over
 from heaveto.core.limits import seconds_left
 from heaveto.errors import LimitExceededError, LogMovedError, NotResumableError, NotSerializableError
 from heaveto.events.codec import encode
 from heaveto.events.records import AgentCheckpoint, Cause, Draft, Message, Operation, Paused, Record, RunEnded
-from heaveto.runner.failure import info_of
-from heaveto.runner.host import AgentHost
-from heaveto.runner.insist import insist
-from heaveto.runner.live import LiveRun, Stoppable
+from heaveto.runner.run.host import AgentHost
+from heaveto.runner.run.live import LiveRun, Stoppable
 from heaveto.runner.services import logger
+from heaveto.runner.tasks.insist import insist
 
 
 async def carry(live: AgentHost, agent: BaseAgent) -> RunEnded | Paused:

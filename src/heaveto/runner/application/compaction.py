@@ -17,7 +17,7 @@ from heaveto.events.contents import Content, Text, text_of
 from heaveto.events.records import Compacted
 from heaveto.models.assemble import Assembler
 from heaveto.models.base import Chunk, Model
-from heaveto.runner.log import SessionLog
+from heaveto.runner.session.log import SessionLog
 from heaveto.stores.base import Lease
 
 if TYPE_CHECKING:

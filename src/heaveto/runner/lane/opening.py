@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 
 from heaveto.core.close import Ending, close_run
+from heaveto.core.failure import info_of
 from heaveto.core.reopen import reopen_run
 from heaveto.core.rewind import rewind
 from heaveto.errors import AgentTreeChangedError, LogMovedError, RunCancelled, RunnerClosedError, SessionWaitingError
 from heaveto.events.contents import Content, text_of
 from heaveto.events.records import Record, RunStarted, StateChanged, Trigger
-from heaveto.runner.failure import info_of
-from heaveto.runner.hooks import ask
-from heaveto.runner.host import AgentHost
+from heaveto.runner.application.hooks import ask
+from heaveto.runner.lane.ticket import Ticket
+from heaveto.runner.run.host import AgentHost
 from heaveto.runner.services import logger
-from heaveto.runner.stops import carried_run
-from heaveto.runner.ticket import Ticket
+from heaveto.runner.session.stops import carried_run
 
 
 async def reopen(live: AgentHost, trigger: Trigger) -> bool:

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
+from heaveto.core.failure import message_of
 from heaveto.events.contents import Blob, Json
-from heaveto.runner.detached import to_its_end
-from heaveto.runner.failure import message_of
-from heaveto.runner.live import LiveRun
+from heaveto.runner.run.live import LiveRun
 from heaveto.runner.services import logger
+from heaveto.runner.tasks.detached import to_its_end
 from heaveto.tools.base import Tool
 from heaveto.tools.response import to_response
 

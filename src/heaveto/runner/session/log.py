@@ -15,7 +15,7 @@ from heaveto.core.project import View
 from heaveto.core.request import Profile, Turns
 from heaveto.errors import SessionErasedError, StoreError
 from heaveto.events.records import Record, SessionKey
-from heaveto.runner.detached import detach
+from heaveto.runner.tasks.detached import detach
 from heaveto.stores.base import Guard, Store
 
 logger = logging.getLogger("heaveto")

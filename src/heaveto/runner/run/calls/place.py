@@ -6,7 +6,7 @@ import asyncio
 
 from heaveto.core.fold import calls_around
 from heaveto.core.gate import Key, SlotRequest
-from heaveto.runner.live import LiveRun
+from heaveto.runner.run.live import LiveRun
 from heaveto.tools.base import Tool
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 from heaveto.errors import LogMovedError, StoreError
 from heaveto.events.records import Record
-from heaveto.runner.hooks import Hooks, call_back
-from heaveto.runner.log import SessionLog
+from heaveto.runner.application.hooks import Hooks, call_back
 from heaveto.runner.services import logger
+from heaveto.runner.session.log import SessionLog
 from heaveto.stores.base import Guard, Lease
 
 _CLOSING_ATTEMPTS = 3

@@ -12,11 +12,11 @@ from heaveto.core.fold import is_within
 from heaveto.errors import CallWaits
 from heaveto.events.contents import Content, FunctionCall, text_of
 from heaveto.events.records import Message, Paused, WaitingCall
-from heaveto.runner.hooks import call_back
-from heaveto.runner.live import LiveRun
-from heaveto.runner.model_step import ask_model
-from heaveto.runner.stops import carried_run
-from heaveto.runner.tool_step import execute_calls
+from heaveto.runner.application.hooks import call_back
+from heaveto.runner.run.calls.step import execute_calls
+from heaveto.runner.run.live import LiveRun
+from heaveto.runner.run.model_step import ask_model
+from heaveto.runner.session.stops import carried_run
 
 
 class AgentHost(LiveRun):

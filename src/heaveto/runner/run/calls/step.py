@@ -11,15 +11,15 @@ from typing import Any
 from heaveto.agents.context import AgentContext
 from heaveto.agents.llm import LlmAgent
 from heaveto.core.close import output_response
+from heaveto.core.failure import message_of
 from heaveto.core.fold import CallState, calls_around
 from heaveto.core.replay import recover_call
 from heaveto.errors import CallbackAnswerError, NotSerializableError, ToolArgumentsError
 from heaveto.events.codec import decode_value, encode_value
 from heaveto.events.contents import FunctionCall, Json, text_of
 from heaveto.events.records import CallSettled, CallStatus, Cause, Paused, Record, WaitingCall
-from heaveto.runner.failure import message_of
-from heaveto.runner.live import LiveRun
-from heaveto.runner.operation import ToolOperation
+from heaveto.runner.run.calls.operation import ToolOperation
+from heaveto.runner.run.live import LiveRun
 from heaveto.tools.base import Confirmation, Tool
 from heaveto.tools.response import to_response
 

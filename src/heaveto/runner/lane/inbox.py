@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import assert_never
 
 from heaveto.agents.llm import LlmAgent
@@ -10,11 +9,11 @@ from heaveto.core.close import Ending, close_run
 from heaveto.core.fold import RunState
 from heaveto.errors import GuardTakenError, LogMovedError, SessionBusyError
 from heaveto.events.records import Message, Queued, StopScope
-from heaveto.runner.config import RunConfig
-from heaveto.runner.log import SessionLog
+from heaveto.runner.application.config import RunConfig
+from heaveto.runner.lane.ticket import Ticket
 from heaveto.runner.services import Services
-from heaveto.runner.stops import ask_to_stop
-from heaveto.runner.ticket import Ticket
+from heaveto.runner.session.log import SessionLog
+from heaveto.runner.session.stops import ask_to_stop
 
 
 class Inbox:
@@ -148,8 +147,7 @@ class Inbox:
 
 def _adopt(queued: Queued) -> Ticket:
     """Make a ticket for a message that another process put into the inbox."""
-    config = RunConfig.of_settings(queued.settings)
-    admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     return Ticket(
-        queued.run_id, queued.input, config, admitted, trigger=queued.trigger, agent=queued.agent, parent=queued.parent
-    )
+        queued.run_id, queued.input, RunConfig.of_settings(queued.settings), trigger=queued.trigger, agent=queued.agent,
+        parent=queued.parent,
+    )  # fmt: skip

@@ -15,10 +15,10 @@ from heaveto.core.close import Stamp
 from heaveto.core.fold import RunState
 from heaveto.errors import ConfigError, DuplicateNameError
 from heaveto.events.records import CallSettled
-from heaveto.runner.changes import close_calls_of, gone_agents, missing_pieces
-from heaveto.runner.compaction import Compaction
-from heaveto.runner.config import OnCrash
-from heaveto.runner.hooks import Hooks, Plugin
+from heaveto.runner.application.changes import close_calls_of, gone_agents, missing_pieces
+from heaveto.runner.application.compaction import Compaction
+from heaveto.runner.application.config import OnCrash
+from heaveto.runner.application.hooks import Hooks, Plugin
 
 
 @dataclass(frozen=True, slots=True)

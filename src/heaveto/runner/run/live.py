@@ -26,13 +26,13 @@ from heaveto.events.records import (
     SessionKey,
     StopScope,
 )
-from heaveto.runner.config import RunConfig
-from heaveto.runner.detached import detach
-from heaveto.runner.draft import SAVE_AFTER_SECONDS, LiveDraft
-from heaveto.runner.journal import Journal
-from heaveto.runner.log import SessionLog
+from heaveto.runner.application.config import RunConfig
+from heaveto.runner.run.draft import SAVE_AFTER_SECONDS, LiveDraft
+from heaveto.runner.run.journal import Journal
 from heaveto.runner.services import Services, logger
-from heaveto.runner.stops import ask_to_stop
+from heaveto.runner.session.log import SessionLog
+from heaveto.runner.session.stops import ask_to_stop
+from heaveto.runner.tasks.detached import detach
 from heaveto.stores.base import Lease
 
 _T = TypeVar("_T")
