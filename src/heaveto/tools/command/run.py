@@ -21,8 +21,8 @@ from heaveto.errors import CommandTimeoutError, RunCancelled, ToolArgumentsError
 from heaveto.events.contents import Json
 from heaveto.events.records import Replay
 from heaveto.tools.base import Tool, ToolContext
+from heaveto.tools.command.kept_output import KeptOutput
 from heaveto.tools.group import TERM_SECONDS, Ending, ProcessGroup, ProcessInfo, wait_through_cancels
-from heaveto.tools.kept_output import KeptOutput
 from heaveto.tools.naming import require_tool_name
 
 Command: TypeAlias = str | Sequence[str]
