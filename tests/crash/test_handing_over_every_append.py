@@ -1,49 +1,23 @@
-"""A runner that is closed at any append and hands its run over; a crash at every append of it, and of whoever goes on."""
+"""A runner that is closed at any append and hands its run over; a crash at every append of it, and of who goes on."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.crash.deaths import HERE, KEY, Disk, FileDisk, MemoryDisk, bury, follow, released, until_death
+from tests.crash.closings import NEVER, ClosingStore, until_closed
+from tests.crash.deaths import HERE, KEY, Disk, FileDisk, MemoryDisk, follow, released
 from tests.crash.scenarios import GO, NEXT, SCENARIOS, World, brain, make_app
 from tests.crash.test_every_append_resumed import POLICIES, said
 
 from heaveto import Runner
 from heaveto.core.request import ModelRequest
-from heaveto.errors import RunnerClosedError
-from heaveto.events.records import CallSettled, Paused, Record, Replay, RunEnded, RunStarted, SessionKey
-from heaveto.stores.base import Guard, Store
+from heaveto.events.records import CallSettled, Paused, Record, Replay, RunEnded, RunStarted
+from heaveto.stores.base import Store
 from heaveto.testing import ScriptedModel, hang, say
-from heaveto.testing.crash import CrashingStore
 from heaveto.testing.promises import check_promises, lost_messages
-
-NEVER = 10_000
-
-
-class SignallingStore(CrashingStore):
-    """Calls back behind its n-th append, in the process that lives; and may die at a later one."""
-
-    def __init__(self, inner: Store, *, at: int, then: Callable[[], None], after: int, lands: bool) -> None:
-        super().__init__(inner, after=at + after, lands=lands)
-        self._at, self._then = at, then
-
-    async def append(
-        self,
-        key: SessionKey,
-        records: Sequence[Record],
-        *,
-        token: int | None,
-        expect: int | None = None,
-        guard: Guard | None = None,
-    ) -> int:
-        seq = await super().append(key, records, token=token, expect=expect, guard=guard)
-        if self.appends == self._at:
-            self._then()
-        return seq
 
 
 class Story:
@@ -89,32 +63,14 @@ class Story:
     async def _process(
         self, carry: Callable[[Runner, Store], Awaitable[None]], close_at: int, crash: int, *, lands: bool
     ) -> bool:
-        signal = asyncio.Event()
         self.was_closed = False
 
-        def close() -> None:
+        def told() -> None:
             self.was_closed, self.world.holds = True, self._holds
-            signal.set()
 
-        store = SignallingStore(await self._disk.open(), at=close_at, then=close, after=crash, lands=lands)
+        store = ClosingStore(await self._disk.open(), close_at=close_at, told=told, crash=crash, lands=lands)
         runner = self._runner(store)
-
-        async def closing() -> None:
-            await signal.wait()
-            await runner.aclose()
-
-        async def live() -> None:
-            shutdown = asyncio.create_task(closing())
-            try:
-                await carry(runner, store)
-            except RunnerClosedError:
-                pass
-            if signal.is_set():
-                await shutdown
-            shutdown.cancel()
-
-        died = await until_death(store, live())
-        await bury(store)
+        died = await until_closed(store, runner, carry(runner, store))
         self.world.holds = False
         return died
 
