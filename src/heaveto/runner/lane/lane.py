@@ -441,9 +441,9 @@ class Lane:
 
     @property
     def _answered_run(self) -> RunState | None:
-        """The first paused run whose answers have come."""
+        """The first paused run whose answers have come, or that was handed over."""
         paused = self.log.state.paused.values()
-        return next((run for run in paused if not run.waiting and run.cancel is None), None)
+        return next((run for run in paused if run.cancel is None and (run.was_handed_over or not run.waiting)), None)
 
     def _next(self) -> Ticket | None:
         """What waits comes first, then the message that wants to start at once."""
