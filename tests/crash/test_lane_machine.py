@@ -24,7 +24,7 @@ from heaveto.errors import SessionBusyError, UnknownRunError
 from heaveto.events.contents import text_of
 from heaveto.events.records import CallSettled, Message, Record, RunEnded, RunStarted, SessionKey
 from heaveto.models.base import CallChunk, Chunk, EndChunk, Model, TextChunk
-from heaveto.runner.config import BusyPolicy
+from heaveto.runner.application.config import BusyPolicy
 from heaveto.stores.memory import MemoryData
 from heaveto.testing import FakeClock
 from heaveto.testing.clock import settle

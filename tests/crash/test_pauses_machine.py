@@ -26,9 +26,9 @@ from heaveto.core.request import ModelRequest, Profile
 from heaveto.errors import AgentTreeChangedError, AnswerError, InputError, SessionWaitingError, UnknownCallError
 from heaveto.events.records import Answered, CallSettled, Record, Replay, RunEnded, RunStarted, SessionKey
 from heaveto.models.base import CallChunk, Chunk, EndChunk, TextChunk
-from heaveto.runner.app import OnTreeChange
-from heaveto.runner.calls import Question
-from heaveto.runner.config import OnText
+from heaveto.runner.application.app import OnTreeChange
+from heaveto.runner.application.config import OnText
+from heaveto.runner.session.desk import Question
 from heaveto.stores.memory import MemoryData
 from heaveto.testing import FakeClock
 from heaveto.testing.clock import settle

@@ -24,9 +24,9 @@ from heaveto.events.records import (
     RunStarted,
     StopReport,
 )
-from heaveto.runner.calls import Question
-from heaveto.runner.config import RunConfig
-from heaveto.runner.run import StreamItem
+from heaveto.runner.application.config import RunConfig
+from heaveto.runner.handle import StreamItem
+from heaveto.runner.session.desk import Question
 
 T = TypeVar("T")
 USER = "al"
