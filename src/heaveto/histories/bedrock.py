@@ -8,6 +8,7 @@ from typing import cast
 from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
+from heaveto.core.wire_marks import TELLING
 from heaveto.core.wire_names import NOTHING
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
@@ -29,6 +30,8 @@ class BedrockFormat(BlockFormat):
 
         def look(message: Body) -> Seen | None:
             role, content = message.get("role"), message.get("content")
+            if len(message) > 2 and not message.keys().isdisjoint(TELLING):
+                return None
             if type(content) is not list or not content:
                 return None
             blocks = cast("list[Body]", content)

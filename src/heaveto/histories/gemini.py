@@ -37,7 +37,7 @@ class GeminiFormat(BlockFormat):
 
         def look(content: Body) -> Seen | None:
             role, parts = content.get("role"), content.get("parts")
-            if type(parts) is not list or not parts:
+            if type(parts) is not list or not parts or "type" in content:
                 return None
             held = cast("list[Body]", parts)
             if role == "model":
