@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from heaveto.core.request import ModelRequest, Profile
+from heaveto.core.request import ModelProfile, ModelRequest
 from heaveto.events.contents import Json, Part
 from heaveto.events.records import Usage
 from heaveto.models.prices import Prices
@@ -94,7 +94,7 @@ class Model(ABC):
     """
 
     name: str
-    profile: Profile
+    profile: ModelProfile
     prices: Prices | None = None
 
     @abstractmethod

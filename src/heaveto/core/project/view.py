@@ -16,7 +16,7 @@ from heaveto.core import notes
 from heaveto.core.fold import effective, is_within
 from heaveto.core.project.told import Call, Fact, Said, open_status, status_of
 from heaveto.core.project.wire_parts import WireParts
-from heaveto.core.request import Held, Profile, Turn, Turns
+from heaveto.core.request import Held, ModelProfile, Turn, Turns
 from heaveto.events.contents import Blob, FileRef, FunctionCall, Part, Text, Thought
 from heaveto.events.records import (
     CallSettled,
@@ -42,7 +42,7 @@ class View:
     __slots__ = ("_agent", "_branch", "_calls", "_done", "_held", "_known", "_open_runs", "_parts", "_position",
                  "_profile", "_start", "_summary_seq", "_wire")  # fmt: skip
 
-    def __init__(self, agent: str, branch: str, profile: Profile, start: int = 0) -> None:
+    def __init__(self, agent: str, branch: str, profile: ModelProfile, start: int = 0) -> None:
         """`start` is the index of the first record that can matter; the records before it are not looked at."""
         self._agent, self._branch, self._profile, self._start = agent, branch, profile, start
         self._position = start
@@ -254,7 +254,7 @@ def _said(parts: Sequence[Part]) -> list[Part]:
     ]
 
 
-def project(records: Sequence[Record], agent: str, profile: Profile, *, branch: str = "") -> Turns:
+def project(records: Sequence[Record], agent: str, profile: ModelProfile, *, branch: str = "") -> Turns:
     """Return what a model is told after these records: pure, total, the same each time.
 
     Args:
