@@ -23,9 +23,9 @@ from heaveto.agents.base import BaseAgent
 from heaveto.core.request import ModelRequest
 from heaveto.events.contents import text_of
 from heaveto.events.records import Replay
-from heaveto.runner.app import OnShutdown
-from heaveto.runner.config import OnCrash
-from heaveto.runner.hooks import RunEnd
+from heaveto.runner.application.app import OnShutdown
+from heaveto.runner.application.config import OnCrash
+from heaveto.runner.application.hooks import RunEnd
 from heaveto.testing import ScriptedModel, call, say, usage
 
 GO, NEXT = "go ahead", "and the next thing?"

@@ -28,9 +28,9 @@ from heaveto.agents.base import BaseAgent
 from heaveto.core.request import ModelRequest
 from heaveto.events.contents import text_of
 from heaveto.events.records import Answered, Replay, RunEnded
-from heaveto.runner.app import OnShutdown
-from heaveto.runner.calls import Question
-from heaveto.runner.hooks import RunEnd
+from heaveto.runner.application.app import OnShutdown
+from heaveto.runner.application.hooks import RunEnd
+from heaveto.runner.session.desk import Question
 from heaveto.testing import ScriptedModel, call, hang, say, usage
 from heaveto.tools.base import Tool
 from heaveto.tools.outside import ClientTool, LongRunningFunctionTool, RequestInputTool

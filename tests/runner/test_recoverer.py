@@ -328,12 +328,12 @@ async def test_a_look_is_pure_bookkeeping(site: Site, clock: FakeClock) -> None:
     """Looking writes nothing: what is found is only named, and named again until someone takes it."""
     await die(site)
     alive = site.process(store=Counting)
-    rounds = Rounds(KEY.app, alive.store, clock, alive.runner._lane)  # pyright: ignore[reportPrivateUsage]
+    rounds = Rounds(KEY.app, alive.store, clock, alive.runner._lanes.at)  # pyright: ignore[reportPrivateUsage]
     before = await alive.log()
     for _ in range(2):
         assert await rounds.has_work(KEY, is_owed=False)
     assert await alive.log() == before
-    another = Rounds("another app", alive.store, clock, alive.runner._lane)  # pyright: ignore[reportPrivateUsage]
+    another = Rounds("another app", alive.store, clock, alive.runner._lanes.at)  # pyright: ignore[reportPrivateUsage]
     assert await another.recover(max_concurrent=1) == []
     assert await alive.log() == before
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from heaveto.clock import Clock
 from heaveto.errors import SessionErasedError, UnknownSessionError
 from heaveto.events.records import SessionKey
-from heaveto.runner.lane import Lane
+from heaveto.runner.lane.lane import Lane
 from heaveto.runner.services import logger
 from heaveto.stores.base import Holder, Store, Unfinished
 
