@@ -54,6 +54,10 @@ class Lane:
         self.log = SessionLog(services.store, key)
         self.live: AgentHost | None = None
         self.closed = False
+        self.is_elsewhere = False
+        """The pump stopped because another process had taken up what only a look had wanted."""
+        self._is_look = False
+        """Whether nothing but a look for what dead processes left wants the session."""
         self._door = asyncio.Lock()
         self._entering: Ticket | None = None
         """The message that starts at once, until it is durable. Nobody passes it."""
@@ -184,12 +188,18 @@ class Lane:
 
     def kick(self, *, reap: bool = False) -> None:
         """See to it that the pump looks for work."""
-        self._reap = self._reap or reap
+        self._reap, self._is_look = self._reap or reap, False
         self._give_up_summary()
         if self._pump is None:
             self._pump = asyncio.create_task(self._pump_runs(), name=f"heaveto lane {self.key}")
             self._services.background.add(self._pump)
             self._pump.add_done_callback(self._services.background.discard)
+
+    def take_up(self) -> None:
+        """Carry out what is left over here, unless somebody alive is faster: then it is left to that one."""
+        is_look = self._pump is None
+        self.kick(reap=True)
+        self._is_look = is_look
 
     def resume(self, run_id: str) -> None:
         """See to it that a run goes on, if it can."""
@@ -224,8 +234,9 @@ class Lane:
 
     async def _pump_runs(self) -> None:
         pause = _RETRY_CLAIM_SECONDS  # after store trouble
+        self.is_elsewhere = False
         try:
-            while not self._must_end() and self._has_work:
+            while not self._must_end() and self._has_work and not self.is_elsewhere:
                 await self._take_turn()
             pause = 0
         except asyncio.CancelledError:
@@ -415,9 +426,11 @@ class Lane:
                 await self.log.refresh()
                 if self._entering is not None and not self._may_yet_start(self._entering):
                     await self._stand_in_line(self._entering)
-                await _wait(changed, _RETRY_CLAIM_SECONDS)
+                if not self._is_look:
+                    await _wait(changed, _RETRY_CLAIM_SECONDS)
             finally:
                 unwatch()
+            self.is_elsewhere = self._is_look
             return None
 
     @property
