@@ -189,9 +189,9 @@ class Runner:
         goes_on = new_message is None or _holds_answers(new_message)
 
         async def start() -> Run:
-            return await self.start(
-                user_id=user_id, session_id=session_id, new_message=new_message, run_config=config,
-                state_delta=state_delta, run_id=run_id if goes_on else chosen, idempotency_key=idempotency_key,
+            return await self._start(
+                key, new_message, config, state_delta, run_id if goes_on else chosen, idempotency_key,
+                is_new_id=run_id is None,
             )  # fmt: skip
 
         return RunStream(chosen, start, partial(self._abandon, chosen, key), deltas=config.streaming)
@@ -220,9 +220,25 @@ class Runner:
             UnknownSessionError: there is no such session, and the runner does not create any.
             RunnerClosedError, StoreError
         """
+        key = self._key(user_id, session_id)
+        config = run_config or RunConfig()
+        return await self._start(
+            key, new_message, config, state_delta, run_id, idempotency_key, is_new_id=run_id is None
+        )
+
+    async def _start(
+        self,
+        key: SessionKey,
+        new_message: str | Content | Part | None,
+        config: RunConfig,
+        state_delta: Mapping[str, Json] | None,
+        run_id: str | None,
+        idempotency_key: str | None,
+        *,
+        is_new_id: bool,
+    ) -> Run:
         if self._closed:
             raise RunnerClosedError
-        key = self._key(user_id, session_id)
         if new_message is None:
             if run_id is None:
                 raise InputError("pass new_message, or the run_id of a run that is to go on")
@@ -230,12 +246,12 @@ class Runner:
         content = _check_message(new_message)
         if any(isinstance(part, FunctionResponse) for part in content.parts):
             return await self._answer_by_message(key, content, run_id)
-        delta = {key: _as_recorded(key, value) for key, value in (state_delta or {}).items()}
+        delta = {name: _as_recorded(name, value) for name, value in (state_delta or {}).items()}
         ticket = Ticket(
-            run_id or self._services.ids.record_id(), content, run_config or RunConfig(),
+            run_id or self._services.ids.record_id(), content, config,
             asyncio.get_running_loop().create_future(), idempotency_key, _fingerprint(content), delta,
         )  # fmt: skip
-        return await self._begin(key, ticket, is_new_id=run_id is None)
+        return await self._begin(key, ticket, is_new_id=is_new_id)
 
     async def _begin(self, key: SessionKey, ticket: Ticket, *, is_new_id: bool = False) -> Run:
         lane = self._lane(key)
