@@ -18,8 +18,8 @@ from heaveto.models.base import PauseChunk
 from heaveto.models.prices import Prices
 from heaveto.models.wire.anthropic import AnthropicEncoder, continued
 from heaveto.models.wire.anthropic_answer import AnthropicAnswerReader
-from heaveto.runner.config import RunConfig
-from heaveto.runner.run import Run
+from heaveto.runner.application.config import RunConfig
+from heaveto.runner.handle import Run
 from heaveto.runner.runner import Runner
 from heaveto.stores.memory import MemoryStore
 from heaveto.testing.emulator import Emulator

@@ -27,7 +27,7 @@ from heaveto.models.openai_responses import OpenAIResponses
 from heaveto.models.sdk import retry_after_seconds
 from heaveto.models.storable import storable_part
 from heaveto.models.wire.reading import as_count
-from heaveto.runner.config import RunConfig
+from heaveto.runner.application.config import RunConfig
 from heaveto.runner.runner import Runner
 from heaveto.testing import FakeClock, settle
 from heaveto.testing.emulator import Emulator
