@@ -58,7 +58,10 @@ class WireParts:
         args = {} if part.defect else part.args
         if not self._made(part):
             return FunctionCall(call_id=wire_id, name=part.name, args=args)
-        return FunctionCall(call_id=wire_id, name=part.name, args=args, provider=part.provider, data=part.data)
+        return FunctionCall(
+            call_id=wire_id, name=part.name, args=args, provider=part.provider, data=part.data,
+            provider_id=part.provider_id if part.provider_id != wire_id else None,
+        )  # fmt: skip
 
     def _may_send(self, part: Part, answered: set[str]) -> bool:
         match part:

@@ -54,6 +54,10 @@ class Lane:
         self.log = SessionLog(services.store, key)
         self.live: AgentHost | None = None
         self.closed = False
+        self.is_elsewhere = False
+        """The pump stopped because another process had taken up what only a look had wanted."""
+        self._is_look = False
+        """Whether nothing but a look for what dead processes left wants the session."""
         self._door = asyncio.Lock()
         self._entering: Ticket | None = None
         """The message that starts at once, until it is durable. Nobody passes it."""
@@ -184,12 +188,18 @@ class Lane:
 
     def kick(self, *, reap: bool = False) -> None:
         """See to it that the pump looks for work."""
-        self._reap = self._reap or reap
+        self._reap, self._is_look = self._reap or reap, False
         self._give_up_summary()
         if self._pump is None:
             self._pump = asyncio.create_task(self._pump_runs(), name=f"heaveto lane {self.key}")
             self._services.background.add(self._pump)
             self._pump.add_done_callback(self._services.background.discard)
+
+    def take_up(self) -> None:
+        """Carry out what is left over here, unless somebody alive is faster: then it is left to that one."""
+        is_look = self._pump is None
+        self.kick(reap=True)
+        self._is_look = is_look
 
     def resume(self, run_id: str) -> None:
         """See to it that a run goes on, if it can."""
@@ -224,8 +234,9 @@ class Lane:
 
     async def _pump_runs(self) -> None:
         pause = _RETRY_CLAIM_SECONDS  # after store trouble
+        self.is_elsewhere = False
         try:
-            while not self._must_end() and self._has_work:
+            while not self._must_end() and self._has_work and not self.is_elsewhere:
                 await self._take_turn()
             pause = 0
         except asyncio.CancelledError:
@@ -299,8 +310,7 @@ class Lane:
             if lease.last_seq != self.log.state.last_seq:
                 await self.log.refresh()
             self.log.state.shared = dict(lease.shared)
-            if self._entering is not None and (self.log.state.queue or self._resumable or self._answered_run):
-                await self._stand_in_line(self._entering)  # others were here before
+            await self._let_earlier_ones_go_first()
             if self._reap or self.log.state.current is not None or self._stopped_pauses:
                 settled.extend(await self._close_leftovers(lease))
             if self.log.state.background:
@@ -311,6 +321,7 @@ class Lane:
                 await self.calls.expire()
             while self._jobs and self.log.state.current is None:
                 settled.extend(await self._do_job(lease))
+            await self._let_earlier_ones_go_first()  # a deadline or a job may have set free what waited
             ticket = None if self.closed else self._resumed() or self._next()
             if ticket is not None:
                 settled.extend(await self._carry_out(lease, ticket))
@@ -321,6 +332,11 @@ class Lane:
         finally:
             self._owed = lease, settled
             await self._give_back()
+
+    async def _let_earlier_ones_go_first(self) -> None:
+        """A message that wants to start at once stands in line where others were here before."""
+        if self._entering is not None and (self.log.state.queue or self._resumable or self._answered_run):
+            await self._stand_in_line(self._entering)
 
     async def _do_job(self, lease: Lease) -> list[str]:
         """Do what somebody wants to do to the log. Return the runs that ended with it, their end hooks told."""
@@ -410,9 +426,11 @@ class Lane:
                 await self.log.refresh()
                 if self._entering is not None and not self._may_yet_start(self._entering):
                     await self._stand_in_line(self._entering)
-                await _wait(changed, _RETRY_CLAIM_SECONDS)
+                if not self._is_look:
+                    await _wait(changed, _RETRY_CLAIM_SECONDS)
             finally:
                 unwatch()
+            self.is_elsewhere = self._is_look
             return None
 
     @property
