@@ -9,6 +9,7 @@ from heaveto.clock import Clock
 from heaveto.errors import SessionErasedError, StoreError, UnknownSessionError
 from heaveto.events.records import SessionKey
 from heaveto.runner.lane.lane import Lane
+from heaveto.runner.lane.leftovers import has_leftovers, next_deadline
 from heaveto.runner.services import logger
 from heaveto.stores.base import Store, Unfinished
 
@@ -61,7 +62,7 @@ class Rounds:
             return False
         with suppress(UnknownSessionError, SessionErasedError):
             await lane.log.refresh()
-            if is_owed or lane.has_leftovers(now):
+            if is_owed or has_leftovers(lane.log.state, now):
                 return True
-            self._at_rest[key] = lane.log.state.last_seq, lane.next_deadline
+            self._at_rest[key] = lane.log.state.last_seq, next_deadline(lane.log.state)
         return False

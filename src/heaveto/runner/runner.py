@@ -182,7 +182,7 @@ class Runner:
             UnknownSessionError: there is no such session, and the runner does not create any.
             RunnerClosedError, StoreError
         """
-        if self._lanes.closed:
+        if self._services.closed:
             raise RunnerClosedError
         key = self._key(user_id, session_id)
         if new_message is None:
@@ -514,7 +514,7 @@ class Runner:
         number of processes. What it finds is carried out in the background, so one long run keeps no other from being
         found. A store that fails is tried again at the next look.
         """
-        while not self._lanes.closed:
+        while not self._services.closed:
             try:
                 for lane in await self._rounds.look(await self._rounds.unfinished()):
                     lane.kick(reap=True)
@@ -537,7 +537,7 @@ class Runner:
         same end, and cancelling one who waits does not keep it from coming.
         """
         if self._closing is None:
-            self._lanes.closed = True
+            self._services.closed = True
             self._closing = asyncio.create_task(close_all(self._lanes), name="heaveto closing")
         await asyncio.shield(self._closing)
 
@@ -592,6 +592,6 @@ class Runner:
 
     def _abandon(self, run_id: str, key: SessionKey) -> None:
         """The reader of a cold stream went away: stop its run, in the background."""
-        if not self._lanes.closed:
+        if not self._services.closed:
             stop = stop_run(self._lanes, run_id, key, "disconnect", "caller", "")
             self._services.spawn(stop, f"stop of run {run_id}")
