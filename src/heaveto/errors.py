@@ -2,57 +2,17 @@
 
     HeavetoError
     ├── InputError              the caller's value is not acceptable; nothing was written
-    │   ├── EmptyMessageError
-    │   ├── ArtifactNameError
-    │   ├── CallInMessageError
-    │   ├── InvalidHistoryError a history to be repaired has not the shape of its format
-    │   ├── IdempotencyConflictError
-    │   ├── RunIdTakenError
-    │   ├── AnswerInvalidError  an answer does not fit what was asked
-    │   └── NotSerializableError
     ├── ConfigError             the program is put together wrongly
-    │   ├── DuplicateNameError
-    │   ├── ToolDefinitionError
-    │   ├── CallbackAnswerError
-    │   ├── LoopStalledError
-    │   ├── WrongLoopError
-    │   ├── UnknownFormatError
-    │   ├── UnknownConnectorError
-    │   └── MissingExtraError
-    ├── NotFoundError           UnknownSessionError, UnknownRunError, UnknownCallError
-    ├── SessionBusyError        the busy policy is "reject" and the session is busy
-    ├── DetachError             a call cannot go into the background
-    ├── NotWaitingError         an answer to a call that waits for none
-    ├── AnswerConflictError     another answer came first
-    ├── RunnerClosedError       the runner is closing or closed
-    ├── RunFailedError          a run ended as failed; carries its ErrorInfo
-    ├── RunStoppedError         a run whose result was asked for was stopped; carries its StopReport
-    ├── LimitExceededError
-    │   └── LlmCallsLimitExceededError
-    ├── ModelError              the provider or the way to it failed
-    ├── ToolArgumentsError      a model's arguments do not fit a tool's schema
-    ├── ToolFatalError          raised by a tool to fail its run
-    ├── ToolTimeoutError        an attempt of a call took too long
-    ├── InDoubtError            raised by a tool that cannot tell whether it took effect
-    │   └── WorkerDiedError     the process that executed a call died
-    ├── NotTransportableError   a value cannot pass between processes
-    ├── RemoteError             stands for an error of a worker process
-    ├── CommandTimeoutError     a command took longer than its limit
-    ├── ToolsetError            a source of tools cannot be used
-    └── StoreError
-        ├── StoreOpenError      StoreCorruptError, StoreTooNewError
-        ├── StoreFullError
-        ├── StoreBusyError
-        ├── StoreClosedError
-        ├── RecordFormatError   a stored record cannot be read by this version
-        ├── DuplicateRecordError
-        ├── SessionExistsError
-        ├── SessionErasedError
-        ├── LogMovedError       a conditional append came too late
-        ├── GuardTakenError     a unique key was taken before
-        └── LeaseError          LeaseHeldError, StaleLeaseError
+    ├── NotFoundError           what was named does not exist
+    ├── LimitExceededError      a budget of a run is used up
+    ├── AnswerError             an answer to a waiting call is not acceptable
+    ├── InDoubtError            it is not known whether a call took effect
+    ├── StoreError              a store could not do what it was asked
+    │   ├── StoreOpenError      it cannot be opened at all
+    │   └── LeaseError          somebody else may write the session
+    └── and those of runs, models, tools and toolsets, which stand alone
 
-    RunCancelled (BaseException): the signal that travels through user code when its run was stopped.
+    RunCancelled, CallWaits (BaseException): signals that travel through user code, which must let them pass.
 
 Whether trying again may help is data: `retryable`. `code` is stable and made for machines.
 """
@@ -66,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from heaveto.events.records import Answered, Cause, ErrorInfo, SessionKey, StopReport, WaitingCall
-    from heaveto.tools.command import CommandResult
+    from heaveto.tools.command.result import CommandResult
 
 
 def _meant(name: str, known: Iterable[str], suffix: str = "") -> str:
@@ -352,70 +312,6 @@ class DetachError(HeavetoError):
         self.call_id = call_id
 
 
-class AnswerError(HeavetoError):
-    """Base of errors about answers to waiting calls. Nothing was written."""
-
-
-class NotWaitingError(AnswerError):
-    """The call asks nothing, or does not any more. The message says where the call stands."""
-
-    def __init__(self, call_id: str, stands: str) -> None:
-        super().__init__(f"call {call_id!r} waits for no answer: {stands}")
-        self.call_id, self.stands = call_id, stands
-
-
-class AnswerConflictError(AnswerError):
-    """Another answer came first. `first` is the answer that counts."""
-
-    def __init__(self, call_id: str, first: Answered) -> None:
-        by = f" by {first.by}" if first.by else ""
-        super().__init__(f"call {call_id!r} was answered before{by}: {first.decision} {first.value!r}")
-        self.call_id, self.first = call_id, first
-
-
-class AnswerExpiredError(AnswerError):
-    """The answer came after its deadline, and the default counts. Nothing can be done for this call."""
-
-    def __init__(self, call_id: str, deadline: float) -> None:
-        super().__init__(f"call {call_id!r} was to be answered by {deadline:.0f} (epoch seconds)")
-        self.call_id, self.deadline = call_id, deadline
-
-
-_WANTED = {
-    "confirmation": 'pass accept=True or False, or {"confirmed": true} or {"confirmed": false} in a message',
-    "operator": "let the run go on with Runner.resume, or cancel it",
-}
-
-
-class AnswerKindError(AnswerError):
-    """The answer is of another kind than the question, such as a value where a yes or no is wanted."""
-
-    def __init__(self, call_id: str, decision: str, kind: str) -> None:
-        wanted = _WANTED.get(kind, "pass the value that it asks for")
-        super().__init__(f"call {call_id!r} waits for {kind!r}, which {decision!r} does not answer: {wanted}")
-        self.call_id, self.decision, self.kind = call_id, decision, kind
-
-
-class ContradictingAnswersError(AnswerError):
-    """Two answers at once say different things about one call. All were refused; send one."""
-
-    def __init__(self, call_id: str) -> None:
-        super().__init__(f"call {call_id!r} is answered twice, and differently")
-        self.call_id = call_id
-
-
-class MixedAnswerError(AnswerError):
-    """A message holds answers and something else, or answers of several runs. Send them one by one; see the message."""
-
-
-class AnswerInvalidError(AnswerError):
-    """The answer does not fit the schema that the call asked for. The message says where."""
-
-    def __init__(self, call_id: str, problem: str) -> None:
-        super().__init__(f"the answer to call {call_id!r} does not fit: {problem}")
-        self.call_id, self.problem = call_id, problem
-
-
 class SessionWaitingError(HeavetoError):
     """Runs of the session wait for answers, and ``on_text="reject"``. Nothing was written. Answer, or change that."""
 
@@ -471,6 +367,78 @@ class LlmCallsLimitExceededError(LimitExceededError):
 
     def __init__(self, limit: int) -> None:
         super().__init__("model calls", limit)
+
+
+# --- answers ------------------------------------------------------------------------------------------------------
+
+
+class AnswerError(HeavetoError):
+    """Base of errors about answers to waiting calls. Nothing was written."""
+
+
+class NotWaitingError(AnswerError):
+    """The call asks nothing, or does not any more. The message says where the call stands."""
+
+    def __init__(self, call_id: str, stands: str) -> None:
+        super().__init__(f"call {call_id!r} waits for no answer: {stands}")
+        self.call_id, self.stands = call_id, stands
+
+
+class AnswerConflictError(AnswerError):
+    """Another answer came first. `first` is the answer that counts."""
+
+    def __init__(self, call_id: str, first: Answered) -> None:
+        by = f" by {first.by}" if first.by else ""
+        value = "" if first.value is None else f" {first.value!r}"
+        args = "" if first.args is None else f" with the arguments {first.args!r}"
+        super().__init__(f"call {call_id!r} was answered before{by}: {first.decision}{value}{args}")
+        self.call_id, self.first = call_id, first
+
+
+class AnswerExpiredError(AnswerError):
+    """The answer came after its deadline, and the default counts. Nothing can be done for this call."""
+
+    def __init__(self, call_id: str, deadline: float) -> None:
+        super().__init__(f"call {call_id!r} was to be answered by {deadline:.0f} (epoch seconds)")
+        self.call_id, self.deadline = call_id, deadline
+
+
+_WANTED = {
+    "confirmation": 'pass accept=True or False, or {"confirmed": true} or {"confirmed": false} in a message',
+    "operator": "let the run go on with Runner.resume, or cancel it",
+}
+
+
+class AnswerKindError(AnswerError):
+    """The answer is of another kind than the question, such as a value where a yes or no is wanted."""
+
+    def __init__(self, call_id: str, decision: str, kind: str) -> None:
+        wanted = _WANTED.get(kind, "pass the value that it asks for")
+        super().__init__(f"call {call_id!r} waits for {kind!r}, which {decision!r} does not answer: {wanted}")
+        self.call_id, self.decision, self.kind = call_id, decision, kind
+
+
+class ContradictingAnswersError(AnswerError):
+    """Two answers at once say different things about one call. All were refused; send one."""
+
+    def __init__(self, call_id: str) -> None:
+        super().__init__(f"call {call_id!r} is answered twice, and differently")
+        self.call_id = call_id
+
+
+class MixedAnswerError(AnswerError):
+    """A message holds answers and something else, or answers of several runs. Send them one by one; see the message."""
+
+
+class AnswerInvalidError(AnswerError):
+    """The answer does not fit the schema that the call asked for. The message says where."""
+
+    def __init__(self, call_id: str, problem: str) -> None:
+        super().__init__(f"the answer to call {call_id!r} does not fit: {problem}")
+        self.call_id, self.problem = call_id, problem
+
+
+# --- models and tools ---------------------------------------------------------------------------------------------
 
 
 class ModelError(HeavetoError):

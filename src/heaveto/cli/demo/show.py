@@ -29,6 +29,7 @@ PROMISES = {
     "P5": "Effects are not doubled",
     "P6": "One run at a time, in order",
     "P7": "Every run has exactly one ending",
+    "P8": "What waits for a person outlives its process; the first answer counts",
 }
 _PATIENCE_SECONDS = 10.0
 

@@ -61,6 +61,10 @@ class Lane:
         self.log = log = SessionLog(services.store, key)
         self.calls = CallDesk(services, log)
         self.live: AgentHost | None = None
+        self.is_elsewhere = False
+        """The pump stopped because another process had taken up what only a look had wanted."""
+        self._is_look = False
+        """Whether nothing but a look for what dead processes left wants the session."""
         self._door = asyncio.Lock()
         self._inbox, self._endings = Inbox(services, log), Endings(services, log)
         self._tenure, self._stragglers = Tenure(services, key), Stragglers(services, log)
@@ -182,12 +186,18 @@ class Lane:
 
     def kick(self, *, reap: bool = False) -> None:
         """See to it that the pump looks for work."""
-        self._reap = self._reap or reap
+        self._reap, self._is_look = self._reap or reap, False
         self._summariser.give_up()
         if self._pump is None:
             self._pump = asyncio.create_task(self._pump_runs(), name=f"heaveto lane {self.key}")
             self.services.background.add(self._pump)
             self._pump.add_done_callback(self.services.background.discard)
+
+    def take_up(self) -> None:
+        """Carry out what is left over here, unless somebody alive is faster: then it is left to that one."""
+        is_look = self._pump is None
+        self.kick(reap=True)
+        self._is_look = is_look
 
     def resume(self, run_id: str) -> None:
         """See to it that a run goes on, if it can."""
@@ -203,8 +213,9 @@ class Lane:
 
     async def _pump_runs(self) -> None:
         pause = _RETRY_CLAIM_SECONDS  # after store trouble
+        self.is_elsewhere = False
         try:
-            while not self._must_end() and self._has_work:
+            while not self._must_end() and self._has_work and not self.is_elsewhere:
                 await self._take_turn()
             pause = 0
         except asyncio.CancelledError:
@@ -252,8 +263,7 @@ class Lane:
             if lease.last_seq != state.last_seq:
                 await self.log.refresh()
             state.shared = dict(lease.shared)
-            if self._inbox.entering is not None and (state.queue or self._resumable or answered_run(state)):
-                await self._stand_in_line(self._inbox.entering)  # others were here before
+            await self._let_earlier_ones_go_first()
             if self._reap or state.current is not None or stopped_pauses(state):
                 settled.extend(await self._close_leftovers(lease))
             if state.background:
@@ -264,6 +274,7 @@ class Lane:
                 await self.calls.expire()
             while self._jobs and state.current is None:
                 settled.extend(await self._do_job(lease))
+            await self._let_earlier_ones_go_first()  # a deadline or a job may have set free what waited
             ticket = None if self.services.closed else self._resumed() or self._inbox.next()
             if ticket is not None:
                 settled.extend(await self._carry_out(lease, ticket))
@@ -274,6 +285,12 @@ class Lane:
             self._reap = True
         finally:
             await self._tenure.give_back(lease, settled)
+
+    async def _let_earlier_ones_go_first(self) -> None:
+        """A message that wants to start at once stands in line where others were here before."""
+        entering, state = self._inbox.entering, self.log.state
+        if entering is not None and (state.queue or self._resumable or answered_run(state)):
+            await self._stand_in_line(entering)
 
     async def _do_job(self, lease: Lease) -> list[str]:
         """Do what somebody wants to do to the log. Return the runs that ended with it, their end hooks told."""
@@ -309,11 +326,13 @@ class Lane:
                 may_start = entering.config.busy_policy == "reject" and state.current is None and not state.queue
                 if not may_start:
                     await self._stand_in_line(entering)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_RETRY_CLAIM_SECONDS):
-                    await changed.wait()
+            if not self._is_look:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_RETRY_CLAIM_SECONDS):
+                        await changed.wait()
         finally:
             unwatch()
+        self.is_elsewhere = self._is_look
 
     @property
     def _resumable(self) -> RunState | None:

@@ -28,8 +28,9 @@ def has_news(state: SessionState) -> bool:
 
 
 def answered_run(state: SessionState) -> RunState | None:
-    """Return the first paused run whose answers have come."""
-    return next((run for run in state.paused.values() if not run.waiting and run.cancel is None), None)
+    """Return the first paused run whose answers have come, or that was handed over."""
+    paused = state.paused.values()
+    return next((run for run in paused if run.cancel is None and (run.was_handed_over or not run.waiting)), None)
 
 
 def stopped_pauses(state: SessionState) -> list[RunState]:

@@ -124,14 +124,14 @@ class Attempt:
         if tool.blocking:
             self.work = run_in_thread(lambda: tool.run_blocking(bound, self.ctx), name=f"heaveto tool {tool.name}")
         else:
-            work = _contained(tool.run(bound, self.ctx))
+            work = _contained(lambda: tool.run(bound, self.ctx))
             self.work = asyncio.create_task(work, name=f"heaveto tool {tool.name} {self.ctx.call_id}")
         return self._watched(self.work)
 
     def probe(self) -> asyncio.Future[Any]:
         """Begin to ask the tool what became of this attempt, which a dead process had begun."""
         tool, bound = self._operation.tool, self._operation.bound
-        work = _contained(tool.probe(bound, self.ctx))
+        work = _contained(lambda: tool.probe(bound, self.ctx))
         self.work = asyncio.create_task(work, name=f"heaveto probe {tool.name}")
         return self._watched(self.work)
 
@@ -284,10 +284,13 @@ class Attempt:
             await starting.result().cancel(cause=self.cancelled or "user", by=f"run {self.ctx.run_id}")
 
 
-async def _contained(work: Awaitable[Any]) -> Any:
-    """Do a tool's work. A task that ended with SystemExit would take the event loop with it."""
+async def _contained(work: Callable[[], Awaitable[Any]]) -> Any:
+    """Do a tool's work. A task that ended with SystemExit would take the event loop with it.
+
+    Its coroutine is made here: one that was made for a task that is cancelled before it begins would never be awaited.
+    """
     try:
-        return await work
+        return await work()
     except SystemExit as signal:
         raise RuntimeError("the tool ended itself with SystemExit") from signal
 

@@ -11,32 +11,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, assert_never
-
-from msgspec.structs import replace
 
 from heaveto.core import notes
 from heaveto.core.fold import effective, is_within
-from heaveto.core.request import Held, Profile, Turn, Turns
-from heaveto.core.wire_names import unique
-from heaveto.events.contents import (
-    Blob,
-    FileRef,
-    FunctionCall,
-    FunctionResponse,
-    Opaque,
-    Part,
-    ProviderCall,
-    ProviderResult,
-    Text,
-    Thought,
-    calls_of,
-)
+from heaveto.core.project.told import Call, Fact, Said, open_status, status_of
+from heaveto.core.project.wire_parts import WireParts
+from heaveto.core.request import Held, ModelProfile, Turn, Turns
+from heaveto.events.contents import Blob, FileRef, FunctionCall, Part, Text, Thought
 from heaveto.events.records import (
     CallSettled,
     CallStarted,
-    CallStatus,
     CancelRequested,
     Compacted,
     Message,
@@ -47,86 +31,6 @@ from heaveto.events.records import (
     RunStarted,
 )
 
-_Fact: TypeAlias = CallStarted | CallSettled | Paused
-_Told: TypeAlias = CallStatus | notes.OpenStatus | Literal["quoted"]
-
-
-@dataclass(slots=True)
-class _Said:
-    """A part of the user turn to come, for requests that have seen `seq` and not yet `until`."""
-
-    seq: int
-    part: Part
-    until: int = sys.maxsize + 1
-
-
-@dataclass(slots=True)
-class _Call:
-    """A call that this view has seen and whose outcome may still change.
-
-    Attributes:
-        author: the other agent that made it; empty for a call of the view's own agent.
-        facts: what became of it, in order. The newest one that a request has seen is what that request tells.
-        told: what was said of it for good; news go into a later turn. None while that may still change.
-        news: what is to be said since, of a call that is still open; the next fact takes its place.
-        stop_seq: where it was asked to stop alone, without its run; 0 if it was not.
-    """
-
-    call_id: str
-    wire_id: str
-    name: str
-    author: str = ""
-    facts: list[_Fact] = field(default_factory=list[_Fact])
-    told: _Told | None = None
-    news: _Said | None = None
-    stop_seq: int = 0
-
-    @property
-    def is_final(self) -> bool:
-        last = self.facts[-1] if self.facts else None
-        return isinstance(last, CallSettled) and last.status not in ("unknown", "detached")
-
-    def hear(self, fact: _Fact) -> bool:
-        """Take a fact, unless the call was settled before: the first settlement wins (F17), or a late real outcome."""
-        last = self.facts[-1] if self.facts else None
-        if isinstance(last, CallSettled):
-            was_in_background = last.status == "detached"
-            is_late = isinstance(fact, CallSettled) and (fact.late or was_in_background)
-            if not (is_late and last.status in ("unknown", "detached")):
-                return False
-        self.facts.append(fact)
-        return True
-
-    def known_at(self, seen: int) -> _Fact | None:
-        return next((fact for fact in reversed(self.facts) if fact.seq <= seen), None)
-
-    def response(self, seen: int) -> FunctionResponse:
-        match self.known_at(seen):
-            case CallSettled() as settled:
-                return notes.settled_response(self.wire_id, self.name, settled, alone=self.stopped_alone(settled))
-            case fact:
-                return notes.open_response(self.wire_id, self.name, _open_status(fact))
-
-    def stopped_alone(self, settled: CallSettled) -> bool:
-        return 0 < self.stop_seq < settled.seq
-
-    def status(self, seen: int) -> _Told:
-        """What `response` says in one word."""
-        fact = self.known_at(seen)
-        return fact.status if isinstance(fact, CallSettled) else _open_status(fact)
-
-
-def _open_status(fact: CallStarted | Paused | None) -> notes.OpenStatus:
-    match fact:
-        case CallStarted():
-            return "unknown"
-        case Paused():
-            return "pending"
-        case None:
-            return "not_started"
-        case _:
-            assert_never(fact)
-
 
 class View:
     """The conversation as one agent, in one branch, tells it to one provider.
@@ -136,9 +40,9 @@ class View:
     """
 
     __slots__ = ("_agent", "_branch", "_calls", "_done", "_held", "_known", "_open_runs", "_parts", "_position",
-                 "_profile", "_start", "_summary_seq", "_used_ids")  # fmt: skip
+                 "_profile", "_start", "_summary_seq", "_wire")  # fmt: skip
 
-    def __init__(self, agent: str, branch: str, profile: Profile, start: int = 0) -> None:
+    def __init__(self, agent: str, branch: str, profile: ModelProfile, start: int = 0) -> None:
         """`start` is the index of the first record that can matter; the records before it are not looked at."""
         self._agent, self._branch, self._profile, self._start = agent, branch, profile, start
         self._position = start
@@ -147,14 +51,14 @@ class View:
     def _reset(self) -> None:
         # Told for good, and then the frontier: the calls of the last model turn, and what a user turn will hold.
         self._done: list[Turn] = []
-        self._calls: list[_Call] = []
-        self._parts: list[_Said] = []
+        self._calls: list[Call] = []
+        self._parts: list[Said] = []
         # What the provider holds of it, and where the summary stands that it begins with.
         self._held = Held()
         self._summary_seq = 0
         # What later records may refer to.
-        self._known: dict[str, _Call] = {}
-        self._used_ids: set[str] = set()
+        self._known: dict[str, Call] = {}
+        self._wire = WireParts(self._profile)
         self._open_runs: set[str] = set()
 
     def turns(self, records: Sequence[Record]) -> Turns:
@@ -235,7 +139,7 @@ class View:
             self._foreign_message(record)
 
     def _own_message(self, record: Message) -> None:
-        parts, calls = self._sendable(record)
+        parts, calls = self._wire.of(record.parts)
         if all(isinstance(part, Thought) for part in parts):
             return  # a turn with nothing to send vanishes (F28)
         self._tell(record.seen or record.seq - 1)
@@ -270,7 +174,7 @@ class View:
         self._parts.sort(key=lambda said: said.seq)
         self._calls = []
 
-    def _fix(self, call: _Call, seen: int) -> None:
+    def _fix(self, call: Call, seen: int) -> None:
         """What a request that saw `seen` said of a call stands; what was heard since is news."""
         call.told = call.status(seen)
         for fact in call.facts:
@@ -296,13 +200,13 @@ class View:
                 self._note(record.seq, notes.foreign_text(record.author, part.text))
             elif isinstance(part, FunctionCall):
                 self._note(record.seq, notes.foreign_call(record.author, part))
-                self._known[part.call_id] = _Call(part.call_id, "", part.name, record.author, told="quoted")
+                self._known[part.call_id] = Call(part.call_id, "", part.name, record.author, told="quoted")
             elif isinstance(part, (Blob, FileRef)):
-                self._parts.append(_Said(record.seq, part))
+                self._parts.append(Said(record.seq, part))
         if record.interrupted is not None:
             self._note(record.seq, f"[{record.author} was cut off there.]")
 
-    def _hear(self, call_id: str, fact: _Fact) -> None:
+    def _hear(self, call_id: str, fact: Fact) -> None:
         call = self._known.get(call_id)
         if call is not None and call.hear(fact):
             self._tell_news(call, fact)
@@ -313,16 +217,16 @@ class View:
         if call is not None and not call.stop_seq:
             call.stop_seq = seq
 
-    def _tell_news(self, call: _Call, fact: _Fact) -> None:
+    def _tell_news(self, call: Call, fact: Fact) -> None:
         """Say what became of a call of which something else was said before."""
-        status = fact.status if isinstance(fact, CallSettled) else _open_status(fact)
+        status = status_of(fact)
         if call.told is None or (call.told == status and call.news is None):
             return
         if call.news is not None:
             call.news.until = fact.seq
         if not isinstance(fact, CallSettled):
             if not call.author:
-                call.news = _Said(fact.seq, Text(text=notes.open_note(call.wire_id, call.name, _open_status(fact))))
+                call.news = Said(fact.seq, Text(text=notes.open_note(call.wire_id, call.name, open_status(fact))))
                 self._parts.append(call.news)
             return
         call.told, call.news, alone = fact.status, None, call.stopped_alone(fact)
@@ -331,67 +235,16 @@ class View:
         else:
             self._note(fact.seq, notes.late_note(call.wire_id, call.name, fact, alone=alone))
 
-    def _forget_if_final(self, call: _Call) -> None:
+    def _forget_if_final(self, call: Call) -> None:
         if call.is_final and self._known.get(call.call_id) is call:
             del self._known[call.call_id]
 
     def _note(self, seq: int, text: str | None) -> None:
         if text is not None:
-            self._parts.append(_Said(seq, Text(text=text)))
+            self._parts.append(Said(seq, Text(text=text)))
 
     def _say(self, seq: int, parts: Sequence[Part]) -> None:
-        self._parts.extend(_Said(seq, part) for part in _said(parts))
-
-    def _sendable(self, record: Message) -> tuple[list[Part], list[_Call]]:
-        """Return the message's parts as this provider may get them, and its calls."""
-        parts: list[Part] = []
-        calls: list[_Call] = []
-        answered = {part.id for part in record.parts if isinstance(part, ProviderResult)}
-        unique = {id(call) for call in calls_of(record.parts)}
-        for part in record.parts:
-            if isinstance(part, FunctionCall):
-                if id(part) in unique:
-                    call = _Call(part.call_id, self._wire_id(part), part.name)
-                    calls.append(call)
-                    parts.append(self._wire_call(part, call.wire_id))
-            elif self._may_send(part, answered):
-                parts.append(self._neutral(part))
-        return parts, calls
-
-    def _wire_id(self, part: FunctionCall) -> str:
-        """The provider's own id for a call it made, as long as that is unique; else ours (F20)."""
-        wanted = part.provider_id if part.provider_id and part.provider == self._profile.name else part.call_id
-        wire_id = unique(wanted, self._used_ids, then=part.call_id)
-        self._used_ids.add(wire_id)
-        return wire_id
-
-    def _wire_call(self, part: FunctionCall, wire_id: str) -> FunctionCall:
-        args = {} if part.defect else part.args
-        own = part.provider == self._profile.name
-        return FunctionCall(
-            call_id=wire_id, name=part.name, args=args, provider=part.provider if own else "",
-            data=part.data if own else None,
-        )  # fmt: skip
-
-    def _may_send(self, part: Part, answered: set[str]) -> bool:
-        match part:
-            case Text():
-                return bool(part.text.strip())
-            case Thought():
-                return bool(part.signature and self._profile.thoughts and part.provider == self._profile.name)
-            case FunctionResponse() | FunctionCall():
-                return False
-            case ProviderCall():
-                return part.provider == self._profile.name and part.id in answered
-            case ProviderResult() | Opaque():
-                return part.provider == self._profile.name
-            case Blob() | FileRef():
-                return True
-
-    def _neutral(self, part: Part) -> Part:
-        if part.provider == self._profile.name or (not part.provider and part.data is None):
-            return part
-        return replace(part, provider="", data=None)
+        self._parts.extend(Said(seq, part) for part in _said(parts))
 
 
 def _said(parts: Sequence[Part]) -> list[Part]:
@@ -401,7 +254,7 @@ def _said(parts: Sequence[Part]) -> list[Part]:
     ]
 
 
-def project(records: Sequence[Record], agent: str, profile: Profile, *, branch: str = "") -> Turns:
+def project(records: Sequence[Record], agent: str, profile: ModelProfile, *, branch: str = "") -> Turns:
     """Return what a model is told after these records: pure, total, the same each time.
 
     Args:
