@@ -1,4 +1,4 @@
-"""The rounds of whoever looks for what dead processes left: so many sessions at a time, each by one of those who look."""
+"""The rounds of whoever looks for what dead processes left: so many sessions at a time, each by one of the lookers."""
 
 from __future__ import annotations
 

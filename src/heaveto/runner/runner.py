@@ -34,7 +34,14 @@ from heaveto.runner.answering import answer_by_message, answer_call, decision_of
 from heaveto.runner.application.app import App
 from heaveto.runner.application.config import RunConfig
 from heaveto.runner.application.hooks import Plugin
-from heaveto.runner.checks import checked_message, holds_answers, recorded_delta, require_count, require_id, require_parts_of_runner
+from heaveto.runner.checks import (
+    checked_message,
+    holds_answers,
+    recorded_delta,
+    require_count,
+    require_id,
+    require_parts_of_runner,
+)
 from heaveto.runner.children import ChildRuns
 from heaveto.runner.closing import close_all
 from heaveto.runner.erasure import erase_session
