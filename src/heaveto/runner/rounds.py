@@ -1,4 +1,4 @@
-"""The rounds of whoever looks for what dead processes left: so many sessions at a time, each by one of the lookers."""
+"""The rounds of those who look for what dead processes left: so many sessions at a time, each by one of them."""
 
 from __future__ import annotations
 

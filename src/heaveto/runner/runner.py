@@ -158,9 +158,9 @@ class Runner:
         goes_on = new_message is None or holds_answers(new_message)
 
         async def start() -> Run:
-            return await self.start(
-                user_id=user_id, session_id=session_id, new_message=new_message, run_config=config,
-                state_delta=state_delta, run_id=run_id if goes_on else chosen, idempotency_key=idempotency_key,
+            return await self._start(
+                key, new_message, config, state_delta, run_id if goes_on else chosen, idempotency_key,
+                is_new_id=run_id is None,
             )  # fmt: skip
 
         return RunStream(chosen, start, partial(self._abandon, chosen, key), deltas=config.streaming)
@@ -189,9 +189,25 @@ class Runner:
             UnknownSessionError: there is no such session, and the runner does not create any.
             RunnerClosedError, StoreError
         """
+        key = self._key(user_id, session_id)
+        config = run_config or RunConfig()
+        return await self._start(
+            key, new_message, config, state_delta, run_id, idempotency_key, is_new_id=run_id is None
+        )
+
+    async def _start(
+        self,
+        key: SessionKey,
+        new_message: str | Content | Part | None,
+        config: RunConfig,
+        state_delta: Mapping[str, Json] | None,
+        run_id: str | None,
+        idempotency_key: str | None,
+        *,
+        is_new_id: bool,
+    ) -> Run:
         if self._lanes.closed:
             raise RunnerClosedError
-        key = self._key(user_id, session_id)
         if new_message is None:
             if run_id is None:
                 raise InputError("pass new_message, or the run_id of a run that is to go on")
@@ -200,10 +216,10 @@ class Runner:
         if holds_answers(content):
             return await self._answer_by_message(key, content, run_id)
         ticket = Ticket(
-            run_id or self._services.ids.record_id(), content, run_config or RunConfig(), idempotency_key,
+            run_id or self._services.ids.record_id(), content, config, idempotency_key,
             fingerprint_of(content), recorded_delta(state_delta or {}),
         )  # fmt: skip
-        return await begin_run(self._lanes, key, ticket, is_new_id=run_id is None)
+        return await begin_run(self._lanes, key, ticket, is_new_id=is_new_id)
 
     async def attach(self, run_id: str) -> Run:
         """Return a handle of a run that was started before, here or elsewhere, running or ended.
@@ -225,18 +241,22 @@ class Runner:
         by: str = "",
         reason: str = "",
         scope: StopScope = "children",
+        delivered: int | None = None,
     ) -> StopReport:
         """Stop a run, wherever it is carried, and return what the stop found, when all of it is durable.
 
         `scope` says what becomes of calls that went into the background: ``turn`` leaves them alone, ``children`` stops
         those of this run, also when the run itself has ended before, ``everything`` those of the whole session.
 
+        `delivered` says how many characters of the run's last text the user has seen or heard, if not all: the model is
+        shown that much of it from then on, and told so (F62). It counts once, also when the run has ended before.
+
         Idempotent. A stop meant for one run never hits another. With `user_id` and `session_id` it may also come
         before the run's start: it is kept, and the run never starts (F165).
 
         Raises:
             UnknownRunError: the store has no such run, and no session was named.
-            InputError: there is no such scope.
+            InputError: there is no such scope, or `delivered` is no number of characters.
         """
         if user_id is not None and session_id is not None:
             key: SessionKey | None = self._key(user_id, session_id)
@@ -244,7 +264,7 @@ class Runner:
             key = await self.store.find_run(run_id)
         if key is None:
             raise UnknownRunError(run_id)
-        return await stop_run(self._lanes, run_id, key, cause, by, reason, scope)
+        return await stop_run(self._lanes, run_id, key, cause, by, reason, scope, delivered)
 
     async def cancel_call(
         self, run_id: str, call_id: str, *, by: str = "", reason: str = "", cause: Cause = "user"

@@ -310,8 +310,7 @@ class Lane:
             if lease.last_seq != self.log.state.last_seq:
                 await self.log.refresh()
             self.log.state.shared = dict(lease.shared)
-            if self._entering is not None and (self.log.state.queue or self._resumable or self._answered_run):
-                await self._stand_in_line(self._entering)  # others were here before
+            await self._let_earlier_ones_go_first()
             if self._reap or self.log.state.current is not None or self._stopped_pauses:
                 settled.extend(await self._close_leftovers(lease))
             if self.log.state.background:
@@ -322,6 +321,7 @@ class Lane:
                 await self.calls.expire()
             while self._jobs and self.log.state.current is None:
                 settled.extend(await self._do_job(lease))
+            await self._let_earlier_ones_go_first()  # a deadline or a job may have set free what waited
             ticket = None if self.closed else self._resumed() or self._next()
             if ticket is not None:
                 settled.extend(await self._carry_out(lease, ticket))
@@ -332,6 +332,11 @@ class Lane:
         finally:
             self._owed = lease, settled
             await self._give_back()
+
+    async def _let_earlier_ones_go_first(self) -> None:
+        """A message that wants to start at once stands in line where others were here before."""
+        if self._entering is not None and (self.log.state.queue or self._resumable or self._answered_run):
+            await self._stand_in_line(self._entering)
 
     async def _do_job(self, lease: Lease) -> list[str]:
         """Do what somebody wants to do to the log. Return the runs that ended with it, their end hooks told."""
