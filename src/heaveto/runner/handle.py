@@ -26,7 +26,14 @@ class Canceller(Protocol):
     """How a handle stops its run."""
 
     def __call__(
-        self, run_id: str, key: SessionKey, cause: Cause, by: str, reason: str, scope: StopScope = "children"
+        self,
+        run_id: str,
+        key: SessionKey,
+        cause: Cause,
+        by: str,
+        reason: str,
+        scope: StopScope = "children",
+        delivered: int | None = None,
     ) -> Coroutine[Any, Any, StopReport]: ...
 
 
@@ -130,14 +137,22 @@ class Run:
             self._loop.call_soon_threadsafe(begin)
 
     async def cancel(
-        self, *, cause: Cause = "user", by: str = "", reason: str = "", scope: StopScope = "children"
+        self,
+        *,
+        cause: Cause = "user",
+        by: str = "",
+        reason: str = "",
+        scope: StopScope = "children",
+        delivered: int | None = None,
     ) -> StopReport:
-        """Stop the run and return what the stop found, when all of it is durable (P3). `scope` as in `Runner.cancel`.
+        """Stop the run and return what the stop found, when all of it is durable (P3).
+
+        `scope` and `delivered` as in `Runner.cancel`.
 
         Idempotent: on a run that has ended it returns that run's report. From code that the run itself carries, such
         as a tool, it returns as soon as the request is durable, and does not wait for itself.
         """
-        return await self._cancel(self.run_id, self.session, cause, by, reason, scope)
+        return await self._cancel(self.run_id, self.session, cause, by, reason, scope, delivered)
 
     def _ended(self) -> RunEnded | None:
         return self._lane.log.state.run(self.run_id).ended

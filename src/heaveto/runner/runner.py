@@ -241,18 +241,22 @@ class Runner:
         by: str = "",
         reason: str = "",
         scope: StopScope = "children",
+        delivered: int | None = None,
     ) -> StopReport:
         """Stop a run, wherever it is carried, and return what the stop found, when all of it is durable.
 
         `scope` says what becomes of calls that went into the background: ``turn`` leaves them alone, ``children`` stops
         those of this run, also when the run itself has ended before, ``everything`` those of the whole session.
 
+        `delivered` says how many characters of the run's last text the user has seen or heard, if not all: the model is
+        shown that much of it from then on, and told so (F62). It counts once, also when the run has ended before.
+
         Idempotent. A stop meant for one run never hits another. With `user_id` and `session_id` it may also come
         before the run's start: it is kept, and the run never starts (F165).
 
         Raises:
             UnknownRunError: the store has no such run, and no session was named.
-            InputError: there is no such scope.
+            InputError: there is no such scope, or `delivered` is no number of characters.
         """
         if user_id is not None and session_id is not None:
             key: SessionKey | None = self._key(user_id, session_id)
@@ -260,7 +264,7 @@ class Runner:
             key = await self.store.find_run(run_id)
         if key is None:
             raise UnknownRunError(run_id)
-        return await stop_run(self._lanes, run_id, key, cause, by, reason, scope)
+        return await stop_run(self._lanes, run_id, key, cause, by, reason, scope, delivered)
 
     async def cancel_call(
         self, run_id: str, call_id: str, *, by: str = "", reason: str = "", cause: Cause = "user"

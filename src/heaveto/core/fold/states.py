@@ -114,6 +114,8 @@ class RunState:
         operator: the operator's pause that it is in, as a call that waits for a yes.
         was_handed_over: its last pause waited for nothing but another process.
         idle_seconds: how long it has been paused, over all pauses that are over.
+        delivered: how many characters of its last text had reached the user when it was stopped; None if all, or nobody
+            knows.
         fruitless: how many attempts in a row have brought nothing: no result of a call, no progress value, no
             checkpoint that says something new, no answer of a model that calls nothing. A call that a model makes is
             no fruit yet, nor is it one that the call before took the process with it: else a tool that kills its
@@ -135,6 +137,7 @@ class RunState:
     started_seq: int = 0
     started_time: float = 0.0
     cancel: CancelRequested | None = None
+    delivered: int | None = None
     ended: RunEnded | None = None
     llm_calls: int = 0
     usage: Usage = Usage()
