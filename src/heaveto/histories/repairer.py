@@ -152,7 +152,7 @@ class Repairer:
 
 
 def _moved(changes: list[Change], offset: int) -> tuple[Change, ...]:
-    return tuple(replace(change, index=change.index + offset) for change in changes)
+    return tuple([change.at(change.index + offset) for change in changes])
 
 
 def _item_ids(items: list[Any]) -> set[str]:
