@@ -9,13 +9,14 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 ADK_OLDEST := $(shell sed -n 's/.*"google-adk>=\([0-9.]*\),.*/\1/p' pyproject.toml)
 ADK_BIN := .venv-adk-oldest/bin
 
-.PHONY: help demo test quick test-adk-oldest check format bench clean
+.PHONY: help demo test quick explore test-adk-oldest check format bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo     set up, then watch runs being stopped and killed, and sessions go on; no key needed"
 	@echo "make test     set up, then run all tests (options: make test ARGS='-k name -x')"
 	@echo "make quick    the tests without the slow ones"
+	@echo "make explore  all tests, with ever new and many more examples for those that make their own"
 	@echo "make test-adk-oldest   tests/adk with the oldest google-adk that is supported"
 	@echo "make check    format, lint, types, imports; changes nothing"
 	@echo "make format   format and fix what can be fixed"
@@ -35,11 +36,18 @@ $(BIN)/python:
 demo: .venv/demo.stamp
 	$(BIN)/heaveto demo
 
+# Spread over the cores there are; WORKERS=0 runs them in one process, for a debugger.
+WORKERS ?= auto
+PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=worksteal
+
 test: .venv/dev.stamp
-	$(BIN)/pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 quick: .venv/dev.stamp
-	$(BIN)/pytest -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
+
+explore: .venv/dev.stamp
+	HYPOTHESIS_PROFILE=long $(PYTEST) $(ARGS)
 
 .venv-adk-oldest/$(ADK_OLDEST).stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m venv --clear .venv-adk-oldest

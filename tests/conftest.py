@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gc
-import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.effort import PROFILE
 
 # Before anything imports them: their assertions tell values, as those of tests do.
 pytest.register_assert_rewrite(
@@ -14,12 +14,14 @@ pytest.register_assert_rewrite(
 )
 
 # No deadlines: a shared machine may stall for a second, and the per-test timeout catches what hangs.
+# What must pass before a merge is the same each time, so that it fails because of the change.
+# The other profiles look for new examples.
 settings.register_profile("dev", deadline=None, max_examples=50)
 settings.register_profile("long", deadline=None, max_examples=1_500, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile(
-    "ci", deadline=None, max_examples=200, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    "ci", deadline=None, max_examples=200, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+settings.load_profile(PROFILE)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

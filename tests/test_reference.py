@@ -19,8 +19,8 @@ from heaveto.core.repair.report import Action
 from heaveto.errors import HeavetoError
 from heaveto.events import contents, records
 from heaveto.histories.profiles import ALIASES, formats
-from heaveto.runner.config import BusyPolicy, RunConfig, ToolExecutionMode
-from heaveto.runner.hooks import Point
+from heaveto.runner.application.config import BusyPolicy, RunConfig, ToolExecutionMode
+from heaveto.runner.application.hooks import Point
 from heaveto.stores.base import Store
 from heaveto.tools.base import ToolContext
 

@@ -59,13 +59,13 @@ if TYPE_CHECKING:
     from heaveto.models.litellm import LiteLLM
     from heaveto.models.openai_chat import OpenAIChat
     from heaveto.models.openai_responses import OpenAIResponses
-    from heaveto.runner.app import App, ResumabilityConfig
-    from heaveto.runner.calls import Question
-    from heaveto.runner.compaction import Compaction
-    from heaveto.runner.config import RunConfig
-    from heaveto.runner.hooks import Plugin, RunEnd
-    from heaveto.runner.run import Run, RunStream
+    from heaveto.runner.application.app import App, ResumabilityConfig
+    from heaveto.runner.application.compaction import Compaction
+    from heaveto.runner.application.config import RunConfig
+    from heaveto.runner.application.hooks import Plugin, RunEnd
+    from heaveto.runner.handle import Run, RunStream
     from heaveto.runner.runner import Runner
+    from heaveto.runner.session.desk import Question
     from heaveto.stores.base import Store
     from heaveto.stores.memory import MemoryStore
     from heaveto.stores.sqlite import SqliteStore
@@ -125,12 +125,12 @@ _HOMES = {
     "heaveto.models.litellm": ("LiteLLM",),
     "heaveto.models.openai_chat": ("OpenAIChat",),
     "heaveto.models.openai_responses": ("OpenAIResponses",),
-    "heaveto.runner.app": ("App", "ResumabilityConfig"),
-    "heaveto.runner.calls": ("Question",),
-    "heaveto.runner.compaction": ("Compaction",),
-    "heaveto.runner.config": ("RunConfig",),
-    "heaveto.runner.hooks": ("Plugin", "RunEnd"),
-    "heaveto.runner.run": ("Run", "RunStream"),
+    "heaveto.runner.application.app": ("App", "ResumabilityConfig"),
+    "heaveto.runner.session.desk": ("Question",),
+    "heaveto.runner.application.compaction": ("Compaction",),
+    "heaveto.runner.application.config": ("RunConfig",),
+    "heaveto.runner.application.hooks": ("Plugin", "RunEnd"),
+    "heaveto.runner.handle": ("Run", "RunStream"),
     "heaveto.runner.runner": ("Runner",),
     "heaveto.stores.base": ("Store",),
     "heaveto.stores.memory": ("MemoryStore",),

@@ -369,7 +369,9 @@ class AnswerConflictError(AnswerError):
 
     def __init__(self, call_id: str, first: Answered) -> None:
         by = f" by {first.by}" if first.by else ""
-        super().__init__(f"call {call_id!r} was answered before{by}: {first.decision} {first.value!r}")
+        value = "" if first.value is None else f" {first.value!r}"
+        args = "" if first.args is None else f" with the arguments {first.args!r}"
+        super().__init__(f"call {call_id!r} was answered before{by}: {first.decision}{value}{args}")
         self.call_id, self.first = call_id, first
 
 

@@ -12,6 +12,7 @@ from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.adk.world import ScriptedLlm, World, accepted, agent, call, result, turn
+from tests.effort import examples
 
 from heaveto.adk import ToolCallRepairPlugin, repair_tool_calls_before_model
 from heaveto.adk.calls import bound
@@ -64,7 +65,7 @@ def texts(content: types.Content | None) -> list[str]:
     return [part.text for part in (content.parts if content else None) or () if part.text]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(histories())
 def test_any_history(events: list[Event]) -> None:
     """Every call is there with the result that belongs to it, or is told as unknown; the user's words stay.

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.effort import examples
 
 from heaveto.core.gate import Admission, CallRef, Key, SlotRequest
 from heaveto.errors import InputError
@@ -410,7 +411,7 @@ class GateMachine(RuleBasedStateMachine):
         return all(sum(key in other.needs for other in running.values()) < n for key, n in one.needs.items())
 
 
-GateMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+GateMachine.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 TestGate = GateMachine.TestCase
 
 

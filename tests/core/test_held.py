@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.core.logs import Log
 from tests.core.strategies import grammatical_logs
+from tests.effort import examples
 
 from heaveto.core.project import View, project
 from heaveto.core.request import Held, ModelRequest, Profile
@@ -121,7 +122,7 @@ def test_turns_that_a_callback_made_are_not_held() -> None:
     assert replace(request, turns=[*request.turns]).held is None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(grammatical_logs(rewrites=True), st.sampled_from(("", "root.left", "root.right")))
 def test_what_the_provider_holds_is_what_its_request_said(records: list[Record], branch: str) -> None:
     """Whatever came since, rewinds and summaries too: the held turns are those of the request, and its answer (F39)."""

@@ -17,13 +17,14 @@ from tests.core.judge import (
     check_withheld_answers_are_not_told,
 )
 from tests.core.strategies import FAMILIES, grammatical_logs
+from tests.effort import examples
 
 from heaveto.core.project import View, project
 from heaveto.core.request import Profile, Turn
 from heaveto.events.contents import Content
 from heaveto.events.records import CallStarted, Message, Record, RunStarted
 
-MANY = settings(max_examples=2 * settings().max_examples)
+MANY = settings(max_examples=examples(2) * settings().max_examples)
 
 
 def viewpoints(records: Sequence[Record], profile: Profile) -> list[Viewpoint]:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.judge import breach_of
 from tests.core.strategies import AGENTS, BRANCHES, FAMILIES, wild_logs
+from tests.effort import examples
 
 from heaveto.core.project import View, project
 from heaveto.core.request import ModelRequest, Profile
@@ -15,7 +16,7 @@ from heaveto.events.contents import Content
 from heaveto.events.records import CallSettled, Record, RunStarted
 from heaveto.testing.request_check import find_breach
 
-MANY = settings(max_examples=2 * settings().max_examples)
+MANY = settings(max_examples=examples(2) * settings().max_examples)
 agents = st.sampled_from((*AGENTS, "stranger"))
 branches = st.sampled_from(BRANCHES)
 profiles = st.builds(Profile, st.sampled_from((*FAMILIES, "other")), st.booleans())

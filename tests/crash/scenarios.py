@@ -23,8 +23,9 @@ from heaveto.agents.base import BaseAgent
 from heaveto.core.request import ModelRequest
 from heaveto.events.contents import text_of
 from heaveto.events.records import Replay
-from heaveto.runner.config import OnCrash
-from heaveto.runner.hooks import RunEnd
+from heaveto.runner.application.app import OnShutdown
+from heaveto.runner.application.config import OnCrash
+from heaveto.runner.application.hooks import RunEnd
 from heaveto.testing import ScriptedModel, call, say, usage
 
 GO, NEXT = "go ahead", "and the next thing?"
@@ -36,6 +37,12 @@ class World:
 
     executions: Counter[str] = field(default_factory=Counter)
     ends: list[RunEnd] = field(default_factory=list)
+    holds: bool = False
+    """Whether what begins now goes on until it is stopped."""
+
+    async def effort(self) -> None:
+        """What a tool does after its effect."""
+        await (asyncio.Event().wait() if self.holds else asyncio.sleep(0))
 
     @property
     def told(self) -> list[str]:
@@ -66,7 +73,7 @@ def make_tools(world: World, replay: Replay = "never") -> list[FunctionTool]:
         """Do something that shows outside."""
         world.executions[ctx.call_id] += 1
         ctx.state[f"acted {n}"] = True
-        await asyncio.sleep(0)
+        await world.effort()
         return {"acted": n}
 
     async def enough(ctx: ToolContext) -> str:
@@ -158,6 +165,7 @@ def make_app(
     model: ScriptedModel | None = None,
     *,
     on_crash: OnCrash = "seal",
+    on_shutdown: OnShutdown = "stop",
     replay: Replay = "never",
 ) -> App:
     """Make a scenario's application anew, as a new process does."""
@@ -165,4 +173,4 @@ def make_app(
     if scenario == "hook":
         plugins.append(Looker())
     agent = SCENARIOS[scenario](model or make_model(), make_tools(world, replay))
-    return App("crash", agent, plugins=plugins, on_crash=on_crash)
+    return App("crash", agent, plugins=plugins, on_crash=on_crash, on_shutdown=on_shutdown)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.effort import examples
 
 from heaveto import LlmAgent, MemoryStore, Plugin, RunConfig, RunEnd, Runner, ToolContext
 from heaveto.core.request import ModelRequest, Profile
@@ -23,7 +24,7 @@ from heaveto.errors import SessionBusyError, UnknownRunError
 from heaveto.events.contents import text_of
 from heaveto.events.records import CallSettled, Message, Record, RunEnded, RunStarted, SessionKey
 from heaveto.models.base import CallChunk, Chunk, EndChunk, Model, TextChunk
-from heaveto.runner.config import BusyPolicy
+from heaveto.runner.application.config import BusyPolicy
 from heaveto.stores.memory import MemoryData
 from heaveto.testing import FakeClock
 from heaveto.testing.clock import settle
@@ -375,7 +376,7 @@ class Lane(RuleBasedStateMachine):
 
 
 Lane.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.crash.closings import NEVER, ClosingStore, until_closed
 from tests.crash.deaths import HERE, KEY, Disk, FileDisk, MemoryDisk, bury, until_death
 from tests.crash.scenarios import GO, NEXT
 from tests.crash.test_every_append_resumed import said
@@ -37,9 +38,11 @@ class Story:
         self._scene, self._replay, self._disk = scene, replay, disk
         self.world = World()
         self.records: list[Record] = []
+        self.stopped: set[str] = set()
+        """What else may become of calls: they are stopped where their process is closed."""
 
     def _runner(self, store: Any) -> Runner:
-        return Runner(app=make_app(self._scene, self.world, self._replay), store=store)
+        return Runner(app=make_app(self._scene, self.world, self._replay, "hand_over"), store=store)
 
     async def begin(self, after: int, *, lands: bool) -> bool:
         """Start the run and answer, in a process that dies at an append. Return whether it died."""
@@ -53,6 +56,24 @@ class Story:
         died = await until_death(store, carry())
         await bury(store)
         return died
+
+    async def begin_and_close(self, close_at: int, *, holds: bool) -> bool:
+        """Start the run and answer, in a process that is closed behind an append, and hands its run over. Return
+        whether it was closed."""
+
+        def told() -> None:
+            self.world.holds = holds
+
+        store = ClosingStore(await self._disk.open(), close_at=close_at, told=told, crash=NEVER, lands=True)
+        runner = self._runner(store)
+
+        async def carry() -> None:
+            await answer_all(runner, await begin(runner))
+            await let_go(store)
+
+        await until_closed(store, runner, carry())
+        self.world.holds = False
+        return store.closing.is_set()
 
     async def go_on(self, after: int, *, lands: bool) -> bool:
         """Recover and answer, in a process that dies at an append of its own. Return whether it died."""
@@ -87,12 +108,12 @@ class Story:
     def check(self, whole: Story | None, *, began: bool) -> None:
         check_promises(self.records, told=self.world.told)
         assert not lost_messages(self.records, [GO, NEXT] if began else [NEXT])
-        check_calls(self.records, self.world, self._replay)
+        check_calls(self.records, self.world, self._replay, self.stopped)
         if began and whole is not None:
             assert said(self.records) == said(whole.records)
 
 
-def check_calls(records: Sequence[Record], world: World, replay: Replay) -> None:
+def check_calls(records: Sequence[Record], world: World, replay: Replay, stopped: Iterable[str] = ()) -> None:
     """Each call took effect once, or what became of it is honestly unknown; none without the yes that it wants."""
     calls = {one.call_id: one for r in records if isinstance(r, Message) for one in calls_of(r.parts)}
     cut = {one.call_id for r in records if isinstance(r, Message) and r.interrupted for one in calls_of(r.parts)}
@@ -106,9 +127,9 @@ def check_calls(records: Sequence[Record], world: World, replay: Replay) -> None
         if name in WITH_YES and name != "careful":
             starts = [r.seq for r in records if isinstance(r, CallStarted) and r.call_id == call_id]
             assert not starts or answers[0].seq < starts[0], f"{name} was started without a yes"
-        if name in ANSWERS and status != "unknown" and call_id not in cut:
+        if name in ANSWERS and status not in ("unknown", *stopped) and call_id not in cut:
             assert len(answers) == 1, f"{name} has the answers {answers}"
-        assert status in ("succeeded", "unknown") or call_id in cut, (name, status)
+        assert status in ("succeeded", "unknown", *stopped) or call_id in cut, (name, status)
         if replay == "never":
             assert effects <= 1, f"{name} took effect {effects} times"
         else:
@@ -162,6 +183,28 @@ async def test_the_same_on_sqlite(scene: str, lands: bool, tmp_path: Path) -> No
         died = await story.begin(after, lands=lands)
         await story.end()
         story.check(None, began=lands or after > 1)
+
+
+@pytest.mark.parametrize("holds", [True, False], ids=["held", "quick"])
+@pytest.mark.parametrize("replay", POLICIES)
+@pytest.mark.parametrize("scene", SCENES)
+async def test_a_shutdown_at_any_append_of_a_run_that_pauses(scene: str, replay: Replay, holds: bool) -> None:
+    """A runner that is closed hands over what works, and what is asked stays asked; the next process takes the answers
+    and completes the run (P8; F114)."""
+    whole = await tell(scene, replay)
+    close_at, closed = 0, True
+    while closed:
+        close_at += 1
+        story = Story(scene, replay, MemoryDisk())
+        story.stopped = {"cancelled"} if replay == "never" else set()
+        try:
+            closed = await story.begin_and_close(close_at, holds=holds)
+            await story.end()
+            story.check(whole if replay == "safe" else None, began=True)
+            assert "crash" not in {record.cause for record in story.records if isinstance(record, CallSettled)}
+        except (AssertionError, TimeoutError) as error:
+            raise AssertionError(f"{scene}, closed at append {close_at}: {error}") from error
+    assert close_at > 4
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.crash.test_lane_machine import HERE, NEVER, Asked, HeldModel
+from tests.effort import examples
 
 from heaveto import AgentTool, App, FunctionTool, LlmAgent, MemoryStore, RunConfig, Runner, ToolContext
 from heaveto.core.fold import CallState, fold
@@ -25,9 +26,9 @@ from heaveto.core.request import ModelRequest, Profile
 from heaveto.errors import AgentTreeChangedError, AnswerError, InputError, SessionWaitingError, UnknownCallError
 from heaveto.events.records import Answered, CallSettled, Record, Replay, RunEnded, RunStarted, SessionKey
 from heaveto.models.base import CallChunk, Chunk, EndChunk, TextChunk
-from heaveto.runner.app import OnTreeChange
-from heaveto.runner.calls import Question
-from heaveto.runner.config import OnText
+from heaveto.runner.application.app import OnTreeChange
+from heaveto.runner.application.config import OnText
+from heaveto.runner.session.desk import Question
 from heaveto.stores.memory import MemoryData
 from heaveto.testing import FakeClock
 from heaveto.testing.clock import settle
@@ -439,7 +440,6 @@ def _all_calls(log: Sequence[Record]) -> list[CallState]:
 
 
 SETTINGS = settings(
-    derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
@@ -449,7 +449,7 @@ class Longer(Pauses):
     """The same, with more steps."""
 
 
-Pauses.TestCase.settings = settings(SETTINGS, max_examples=30, stateful_step_count=20)
-Longer.TestCase.settings = settings(SETTINGS, max_examples=25, stateful_step_count=50)
+Pauses.TestCase.settings = settings(SETTINGS, max_examples=examples(30), stateful_step_count=20)
+Longer.TestCase.settings = settings(SETTINGS, max_examples=examples(25), stateful_step_count=50)
 TestPauses = Pauses.TestCase
 TestLonger = pytest.mark.slow(pytest.mark.timeout(600)(Longer.TestCase))

@@ -22,8 +22,8 @@ from tests.crash.victim import GO, HERE, KEY, NEXT, carry_a_run, make_runner
 from heaveto import Runner
 from heaveto.events.contents import text_of
 from heaveto.events.records import CallSettled, Delta, Message, Record, RunEnded
-from heaveto.runner.config import OnCrash
-from heaveto.runner.draft import SAVE_AFTER_SECONDS
+from heaveto.runner.application.config import OnCrash
+from heaveto.runner.run.draft import SAVE_AFTER_SECONDS
 from heaveto.testing.promises import check_promises, lost_messages
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs POSIX signals")

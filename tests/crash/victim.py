@@ -13,7 +13,7 @@ from heaveto import App, LlmAgent, Runner, ToolContext
 from heaveto.core.request import ModelRequest
 from heaveto.events.contents import text_of
 from heaveto.events.records import SessionKey
-from heaveto.runner.config import OnCrash
+from heaveto.runner.application.config import OnCrash
 from heaveto.stores.sqlite import SqliteStore
 from heaveto.testing import ScriptedModel, call, delay, say, usage
 

@@ -28,9 +28,10 @@ from heaveto.agents.base import BaseAgent
 from heaveto.core.request import ModelRequest
 from heaveto.events.contents import text_of
 from heaveto.events.records import Answered, Replay, RunEnded
-from heaveto.runner.calls import Question
-from heaveto.runner.hooks import RunEnd
-from heaveto.testing import ScriptedModel, call, say, usage
+from heaveto.runner.application.app import OnShutdown
+from heaveto.runner.application.hooks import RunEnd
+from heaveto.runner.session.desk import Question
+from heaveto.testing import ScriptedModel, call, hang, say, usage
 from heaveto.tools.base import Tool
 from heaveto.tools.outside import ClientTool, LongRunningFunctionTool, RequestInputTool
 
@@ -54,6 +55,8 @@ class World:
 
     effects: Counter[str] = field(default_factory=Counter)
     ends: list[RunEnd] = field(default_factory=list)
+    holds: bool = False
+    """Whether what begins now goes on until it is stopped."""
 
     @property
     def told(self) -> list[str]:
@@ -73,7 +76,7 @@ class Listener(Plugin):
 def make_tools(world: World, replay: Replay) -> dict[str, Tool]:
     async def effect(ctx: ToolContext) -> None:
         world.effects[ctx.call_id] += 1
-        await asyncio.sleep(0)
+        await (asyncio.Event().wait() if world.holds else asyncio.sleep(0))
 
     async def pay(ctx: ToolContext) -> str:
         """Pay, which wants a yes."""
@@ -173,15 +176,18 @@ SCENES: dict[str, Callable[[Make], BaseAgent]] = {
 }  # fmt: skip
 
 
-def make_app(scene: str, world: World, replay: Replay = "never") -> App:
+def make_app(scene: str, world: World, replay: Replay = "never", on_shutdown: OnShutdown = "stop") -> App:
     """Make a scene's application anew, as a new process does."""
     tools = make_tools(world, replay)
 
+    def think(request: ModelRequest) -> Any:
+        return (say("Half an ans"), hang()) if world.holds else brain(request)
+
     def make(name: str, *used: str | Tool) -> LlmAgent:
         own = [tools[tool] if isinstance(tool, str) else tool for tool in used]
-        return LlmAgent(name, ScriptedModel(brain, strict=False), tools=own)
+        return LlmAgent(name, ScriptedModel(think, strict=False), tools=own)
 
-    return App("crash", SCENES[scene](make), plugins=[Listener(world)])
+    return App("crash", SCENES[scene](make), plugins=[Listener(world)], on_shutdown=on_shutdown)
 
 
 async def answer(runner: Runner, question: Question, by: str = "ann") -> Answered:

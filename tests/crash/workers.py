@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from heaveto import LlmAgent, MemoryStore, Plugin, Run, RunConfig, RunEnd, Runner
 from heaveto.events.contents import text_of
 from heaveto.events.records import Record, RunEnded, RunStarted, SessionKey
-from heaveto.runner.config import BusyPolicy
+from heaveto.runner.application.config import BusyPolicy
 from heaveto.stores.base import Store
 from heaveto.stores.memory import MemoryData
 from heaveto.stores.sqlite import SqliteStore

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from heaveto.errors import NotSerializableError, RecordFormatError
 from heaveto.events import codec
@@ -218,14 +219,14 @@ RECORDS = st.one_of(*map(structs_of, get_args(Record)))
 
 
 @given(RECORDS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_record_is_read_back_as_it_was_written(record: Record) -> None:
     """decode(encode(x)) == x for every record of the union."""
     assert codec.decode(codec.encode(record)) == record
 
 
 @given(structs_of(Draft))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_any_draft_is_read_back_as_it_was_written(draft: Draft) -> None:
     """decode_draft(encode_draft(x)) == x."""
     assert codec.decode_draft(codec.encode_draft(draft)) == draft

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.effort import examples
 
 from heaveto.core.request import ModelRequest, Turn
 from heaveto.events.contents import FunctionCall, Part, Text, Thought
@@ -200,7 +201,7 @@ PIECES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(PIECES, st.data(), st.booleans())
 def test_any_chunking_of_an_answer_gives_the_same_parts(
     pieces: list[tuple[str, object]], data: st.DataObject, ended: bool

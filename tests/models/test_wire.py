@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given, settings
+from tests.effort import examples
 from tests.models import grammar
 
 from heaveto.core.request import Generation, ModelRequest, ToolDeclaration, Turn, Turns
@@ -50,14 +51,14 @@ def asked(*turns: Turn, **more: Any) -> ModelRequest:
     return ModelRequest(turns=turns, **more)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(grammar.requests)
 def test_every_format_accepts_every_grammatical_request(request: ModelRequest) -> None:
     """Weird ids and names, empty texts, attachments, foreign data: nothing is refused (P1, F20, F25, F28, F31)."""
     assert find_breach(request) is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(grammar.requests)
 def test_encoding_is_deterministic_and_leaves_the_request_alone(request: ModelRequest) -> None:
     """The same turns give the same bytes, from a fresh encoder and from one that remembers (F21)."""
@@ -74,7 +75,7 @@ def test_encoding_is_deterministic_and_leaves_the_request_alone(request: ModelRe
     assert repr(request) == before
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(grammar.requests)
 def test_the_users_words_and_all_results_are_sent(request: ModelRequest) -> None:
     """No text with something in it is lost, and each call has its result."""

@@ -15,7 +15,7 @@ from heaveto.core.request import Turn
 from heaveto.errors import SessionErasedError, StoreClosedError, UnknownSessionError
 from heaveto.events.contents import FunctionResponse, calls_of, text_of
 from heaveto.events.records import CallSettled, CallStarted, Message, Record, RunEnded, SessionKey
-from heaveto.runner.hooks import Plugin
+from heaveto.runner.application.hooks import Plugin
 from heaveto.stores.base import Store
 from heaveto.testing import ScriptedModel
 from heaveto.testing.promises import check_promises

@@ -335,7 +335,7 @@ async def test_closing_stops_background_calls_and_says_so(desk: MakeDesk, tmp_pa
 
 async def test_closing_does_not_wait_for_ever_for_a_deaf_background_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is left to the end of the process, as unknown."""
-    monkeypatch.setattr("heaveto.runner.runner.RunConfig", lambda: SHORT)
+    monkeypatch.setattr("heaveto.runner.closing.RunConfig", lambda: SHORT)
     thread = HeldThread()
     data = MemoryData()
     agent = LlmAgent("root", ScriptedModel(call("thread"), say("ok")), tools=[thread.tool()])

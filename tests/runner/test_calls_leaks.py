@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.runner.desk import Desk, Held, HeldThread
+from tests.runner.desk import SESSION, USER, Desk, Held, HeldThread
 
 from heaveto import RunConfig, ToolContext
+from heaveto.events.records import SessionKey
 from heaveto.stores.base import Store
 from heaveto.testing import ScriptedModel, call, say, settle
 from heaveto.tools.function import FunctionTool
@@ -30,7 +31,7 @@ def counts(at: Desk) -> dict[str, int]:
     """What there is now, of all that a call may leave behind."""
     gc.collect()
     services = at.runner._services  # pyright: ignore[reportPrivateUsage]
-    (lane,) = at.runner._lanes.values()  # pyright: ignore[reportPrivateUsage]
+    lane = at.runner._lanes.at(SessionKey("desk", USER, SESSION))  # pyright: ignore[reportPrivateUsage]
     return {
         "tasks": len(asyncio.all_tasks()),
         "threads": sum(thread.name.startswith("heaveto tool") for thread in threading.enumerate()),

@@ -14,7 +14,7 @@ from tests.runner.desk import SESSION, USER, Desk, Held
 from heaveto import RunConfig, SqliteStore, ToolContext
 from heaveto.errors import AnswerConflictError, AnswerInvalidError, NotWaitingError, UnknownCallError
 from heaveto.events.records import Answered, Paused
-from heaveto.runner.calls import Question
+from heaveto.runner.session.desk import Question
 from heaveto.stores.base import Store
 from heaveto.testing import call, say, settle
 from heaveto.tools.function import FunctionTool

@@ -109,7 +109,7 @@ async def test_what_began_while_a_closing_run_waited_has_landed_before_its_endin
     at = desk(call("held"), say("Done."), tools=[held.tool()], store=store)
     run = await at.start()
     await held.began.wait()
-    live = at.runner._lane(KEY).live
+    live = at.runner._lanes.at(KEY).live
     assert live is not None
     (call_id,) = live.operations
 

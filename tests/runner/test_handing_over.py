@@ -8,12 +8,22 @@ from typing import Any, Literal
 import pytest
 from tests.runner.desk import Held, HeldThread
 
-from heaveto import App, LlmAgent, MemoryStore, Run, RunConfig, Runner, SequentialAgent
+from heaveto import (
+    App,
+    LlmAgent,
+    MemoryStore,
+    ParallelAgent,
+    RequestInputTool,
+    Run,
+    RunConfig,
+    Runner,
+    SequentialAgent,
+)
 from heaveto.agents.base import BaseAgent
 from heaveto.errors import ConfigError, RunnerClosedError
 from heaveto.events.records import CallSettled, CallStarted, Message, Paused, Record, RunEnded, RunStarted, SessionKey
 from heaveto.stores.memory import MemoryData
-from heaveto.testing import ScriptedModel, call, gate, say
+from heaveto.testing import ScriptedModel, call, gate, say, settle
 from heaveto.testing.promises import check_promises
 from heaveto.tools.function import FunctionTool
 
@@ -123,6 +133,34 @@ async def test_a_thread_that_goes_on_is_not_executed_beside_itself() -> None:
     assert statuses(await log_of(data)) == [("unknown", "shutdown")]
     thread.may_end.set()
     await closing
+
+
+async def test_what_worked_beside_a_question_goes_on_before_its_answer() -> None:
+    """Of two agents one waits for a person, the other one works. The next process goes on with the work at once; the
+    question stays asked, and its answer completes the run (F107)."""
+    data, held, again = MemoryData(), Held(), Held("again")
+    again.may_end.set()
+
+    def sides(asks: ScriptedModel, works: ScriptedModel, job: Held) -> ParallelAgent:
+        asking = LlmAgent("asks", asks, tools=[RequestInputTool()])
+        return ParallelAgent("sides", sub_agents=[asking, LlmAgent("works", works, tools=[tool(job, "safe")])])
+
+    asked = ScriptedModel(call("request_input", question="Which colour?"))
+    runner = open_runner(data, sides(asked, ScriptedModel(call("job")), held))
+    run = await start(runner)
+    await held.began.wait()
+    await settle()
+    assert await runner.questions(**WHO)
+    await runner.aclose()
+
+    async with open_runner(data, sides(ScriptedModel(say("blue")), ScriptedModel(say("worked")), again)) as other:
+        await other.recover()
+        said = [record.author for record in await other.records(**WHO) if isinstance(record, Message)]
+        assert said.count("works") == 2, "its call, and its answer"
+        (question,) = await other.questions(**WHO)
+        await other.answer(run.run_id, question.call_id, "blue")
+        assert (await (await other.attach(run.run_id)).wait()).outcome == "completed"
+    check_promises(await log_of(data))
 
 
 async def test_a_stop_is_final() -> None:

@@ -14,7 +14,7 @@ from heaveto import LlmAgent
 from heaveto.errors import SessionErasedError
 from heaveto.events.contents import Content, FunctionCall
 from heaveto.events.records import Message, SessionKey
-from heaveto.runner.hooks import Plugin
+from heaveto.runner.application.hooks import Plugin
 from heaveto.stores.base import Store
 from heaveto.testing import ScriptedModel, call, say, settle
 from heaveto.tools.base import ToolContext

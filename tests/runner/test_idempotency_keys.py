@@ -11,7 +11,7 @@ from tests.crash.workers import Yard
 
 from heaveto.errors import IdempotencyConflictError
 from heaveto.events.records import RunEnded
-from heaveto.runner.config import BusyPolicy
+from heaveto.runner.application.config import BusyPolicy
 from heaveto.testing import gate, say
 from heaveto.testing.promises import check_promises
 

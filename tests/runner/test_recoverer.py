@@ -328,12 +328,12 @@ async def test_a_look_is_pure_bookkeeping(site: Site, clock: FakeClock) -> None:
     """Looking writes nothing: what is found is only named, and named again until someone takes it."""
     await die(site)
     alive = site.process(store=Counting)
-    rounds = Rounds(KEY.app, alive.store, clock, alive.runner._lane)  # pyright: ignore[reportPrivateUsage]
+    rounds = Rounds(KEY.app, alive.store, clock, alive.runner._lanes.at)  # pyright: ignore[reportPrivateUsage]
     before = await alive.log()
     for _ in range(2):
         assert [lane.key for lane in await rounds.look(await rounds.unfinished())] == [KEY]
     assert await alive.log() == before
-    assert await Rounds("another app", alive.store, clock, alive.runner._lane).unfinished() == []  # pyright: ignore[reportPrivateUsage]
+    assert await Rounds("another app", alive.store, clock, alive.runner._lanes.at).unfinished() == []  # pyright: ignore[reportPrivateUsage]
 
 
 # --- how often, and what stays ended ----------------------------------------------------------------------------------

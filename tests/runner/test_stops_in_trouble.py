@@ -10,7 +10,7 @@ from tests.runner.desk import Desk, Held
 
 from heaveto import MemoryStore
 from heaveto.events.records import CancelRequested
-from heaveto.runner import live
+from heaveto.runner.run import live
 from heaveto.testing import call, say
 
 

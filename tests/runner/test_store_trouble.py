@@ -196,7 +196,7 @@ async def test_an_agent_that_works_as_a_tool_hands_over_within_its_own_tree(desk
 
 async def test_runs_of_more_sessions_than_are_kept_in_mind_are_all_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions that start while others push them out of the cache belong to the runner all the same (P3, P6)."""
-    monkeypatch.setattr("heaveto.runner.runner._IDLE_LANES", 2)
+    monkeypatch.setattr("heaveto.runner.lanes._IDLE_LANES", 2)
 
     class SlowStore(MemoryStore):
         async def find_run(self, run_id: str) -> SessionKey | None:

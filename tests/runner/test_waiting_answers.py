@@ -174,6 +174,16 @@ async def test_another_answer_after_the_first_is_a_conflict(desk: MakeDesk, stor
             await reply(at, response(asked.call_id, confirmed=False))
 
 
+async def test_a_conflict_says_in_words_what_was_answered(desk: MakeDesk) -> None:
+    """Who, what, and with which arguments: all that a page has to show to whoever came too late."""
+    at = waits(desk, say("ok"))
+    run = await paused(at)
+    asked = await question(at)
+    await at.runner.answer(run.run_id, asked.call_id, args={"order": 2}, by="bob")
+    with pytest.raises(AnswerConflictError, match=r"by bob: approve with the arguments \{'order': 2\}$"):
+        await at.runner.answer(run.run_id, asked.call_id, accept=False, by="eve")
+
+
 async def test_the_same_answer_again_is_harmless(desk: MakeDesk, store: Store) -> None:
     """While the run goes on, when its call is settled, when it has ended: nothing is written or run (F88)."""
     pay, then = Counted("paid"), gate()

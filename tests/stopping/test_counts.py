@@ -179,7 +179,12 @@ async def test_what_a_stopped_run_held_is_freed() -> None:
 
 def _belongs_to_a_run(thing: Any) -> bool:
     module = type(thing).__module__
-    return module in ("heaveto.runner.operation", "heaveto.runner.attempt", "heaveto.runner.host", "heaveto.tools.base")
+    return module in (
+        "heaveto.runner.run.calls.operation",
+        "heaveto.runner.run.calls.attempt",
+        "heaveto.runner.run.host",
+        "heaveto.tools.base",
+    )
 
 
 async def test_run_cancelled_is_not_kept_by_a_stopped_run() -> None:

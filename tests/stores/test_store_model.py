@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from tests.effort import examples
 
 from heaveto.clock import SystemClock
 from heaveto.errors import HeavetoError
@@ -190,4 +191,4 @@ async def _listing(store: Store) -> list[tuple[SessionKey, int, str | None]]:
 
 
 TestStoreModel = StoreModel.TestCase
-TestStoreModel.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestStoreModel.settings = settings(max_examples=examples(25), stateful_step_count=25, deadline=None)

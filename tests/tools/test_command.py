@@ -17,8 +17,8 @@ from tests.tools.listener import Listener, cancel_again_and_again, context, livi
 
 from heaveto.errors import CommandTimeoutError, RunCancelled, ToolArgumentsError
 from heaveto.tools.command import CommandTool, run_command
+from heaveto.tools.command.kept_output import KeptOutput
 from heaveto.tools.group import ProcessGroup, find_members, process_table, table_of_ps
-from heaveto.tools.kept_output import KeptOutput
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process table is looked at in /proc")
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.models import grammar
 
 from heaveto.core.request import ModelRequest
@@ -97,7 +98,7 @@ bodies = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(bodies)
 def test_a_validator_never_raises(body: dict[str, Any]) -> None:
     """Whatever a client sends, it gets an answer that can be written as JSON."""
@@ -109,7 +110,7 @@ def test_a_validator_never_raises(body: dict[str, Any]) -> None:
             msgspec.json.encode(violation.body)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(junk, st.sampled_from(sorted(FORMATS)), st.booleans())
 def test_any_json_value_is_judged(value: Any, provider: str, strict: bool) -> None:
     """Bodies, lists and what is neither; and nothing is changed by it."""
@@ -120,7 +121,7 @@ def test_any_json_value_is_judged(value: Any, provider: str, strict: bool) -> No
         assert violation is not None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(grammar.requests, st.data())
 def test_a_lost_result_is_found_in_every_format(request: ModelRequest, data: st.DataObject) -> None:
     """Of an accepted request without one of its results nothing is accepted: the validators have teeth (P1)."""

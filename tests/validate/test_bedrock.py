@@ -10,6 +10,7 @@ import pytest
 from botocore.validate import ParamValidator
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from heaveto.core.validate.bedrock import FAMILIES, Family, validate
 
@@ -213,7 +214,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_what_the_service_model_refuses_is_refused(data: st.DataObject) -> None:
     """Of a good body with one thing taken away or replaced: the SDK would not even send it (B0, B8)."""

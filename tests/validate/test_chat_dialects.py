@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from tests.effort import examples
 from tests.models import grammar
 
 from heaveto import validate
@@ -242,7 +243,7 @@ def test_arguments_that_are_no_object_are_judged_on_demand() -> None:
     assert violation is not None and violation.rule == "Q2" and violation.unconfirmed
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(grammar.requests)
 def test_every_server_accepts_what_the_encoder_makes(request: ModelRequest) -> None:
     """With empty thoughts where they are wanted, which these servers take (Q1)."""

@@ -12,6 +12,7 @@ from mistral_common.exceptions import MistralCommonException
 from mistral_common.protocol.instruct.request import ChatCompletionRequest
 from mistral_common.protocol.instruct.validator import ValidationMode, get_validator
 from mistral_common.tokens.tokenizers.base import TokenizerVersion
+from tests.effort import examples
 
 from heaveto.core.validate.mistral import VERSIONS, Version, validate
 
@@ -151,7 +152,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
     return made
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(histories(), st.sampled_from(VERSIONS))
 def test_mistrals_own_validator_says_the_same(history: list[Message], version: Version) -> None:
     """To the letter, of the first rule that is broken, for each version of the tokenizer (M1 to M9)."""

@@ -51,9 +51,12 @@ def summary_of(record: Record) -> str:  # noqa: PLR0911 - one for each kind of r
         case CallStarted() | CallSettled() | CallProgress():
             return _call_summary(record)
         case Paused():
-            return "waits for " + ", ".join(f"{call.name or call.kind} ({call.call_id})" for call in record.waiting)
+            asked = ", ".join(f"{call.name or call.kind} ({call.call_id})" for call in record.waiting)
+            return f"asks, and goes on: {asked}" if record.held else f"waits for {asked}"
         case Answered():
-            return _words(f"{record.call_id}: {record.decision}", _by(record.by))
+            edited = "" if record.args is None else f", with {compact_json(record.args)}"
+            late = ", the default: nobody answered in time" if record.expired else ""
+            return _words(f"{record.call_id}: {record.decision}{edited}{late}", _by(record.by))
         case StateChanged():
             return ", ".join(f"{key}={compact_json(value)}" for key, value in record.delta.items())
         case AgentCheckpoint():

@@ -21,12 +21,12 @@ from heaveto.clock import SystemClock
 from heaveto.core.close import Ending
 from heaveto.events.records import RunEnded, SessionKey
 from heaveto.ids import SystemIds
-from heaveto.runner.app import App
+from heaveto.runner.application.app import App
 from heaveto.runner.gate import Gate
-from heaveto.runner.inbox import Inbox
-from heaveto.runner.log import SessionLog
+from heaveto.runner.lane.inbox import Inbox
 from heaveto.runner.services import Services
-from heaveto.runner.stops import ask_to_stop
+from heaveto.runner.session.log import SessionLog
+from heaveto.runner.session.stops import ask_to_stop
 from heaveto.stores.base import Store
 from heaveto.stores.sqlite import SqliteStore
 

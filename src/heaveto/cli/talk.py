@@ -21,9 +21,9 @@ from heaveto.cli.log import as_line
 from heaveto.core.close import report_of
 from heaveto.events.contents import calls_of, text_of
 from heaveto.events.records import CallSettled, CancelRequested, Delta, Message, Paused, Record, RunEnded, StopReport
-from heaveto.runner.app import App
+from heaveto.runner.application.app import App
 from heaveto.runner.facade import Background
-from heaveto.runner.run import StreamItem
+from heaveto.runner.handle import StreamItem
 from heaveto.runner.runner import Runner
 from heaveto.stores.sqlite import SqliteStore
 

@@ -11,7 +11,7 @@ from types import ModuleType
 import click
 
 from heaveto.agents.base import BaseAgent
-from heaveto.runner.app import App
+from heaveto.runner.application.app import App
 
 _USUAL_NAMES = ("app", "root_agent", "agent")
 

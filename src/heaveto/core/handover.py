@@ -16,7 +16,8 @@ def hand_over(
     """Return the records that hand a run over: a pause that waits for nothing but the next process.
 
     An answer that was being streamed is kept as cut off. Calls that were interrupted, and that their tools let nobody
-    execute again, are settled as what they are; the others stay open, and the next process goes on with them.
+    execute again, are settled as what they are; the others stay open, and the next process goes on with them. Calls
+    that wait for answers stay asked, and the pause does not wait for them: what worked beside them goes on.
 
     Args:
         run: the run as its log tells it.
@@ -35,9 +36,8 @@ def hand_over(
         status = _status(run, call, (work or {}).get(call_id))
         if status is not None:
             records.append(_settled(run, call_id, call.call.name, status, put_out.get(call_id), stamp))
-    waiting = tuple(call.question for call in run.waiting if call.question is not None)
     record_id, time = stamp()
-    return [*records, Paused(id=record_id, time=time, run_id=run.run_id, waiting=waiting)]
+    return [*records, Paused(id=record_id, time=time, run_id=run.run_id, waiting=())]
 
 
 def _status(run: RunState, call: CallState, at_work: Work | None) -> CallStatus | None:

@@ -111,6 +111,9 @@ class AnthropicFormat(BlockFormat):
                 case "redacted_thinking" if not block.get("data"):
                     clean = None
                     work.report("A16", index, "dropped", "redacted thinking without data")
+                case kind if kind in THINKING and block.get("cache_control"):
+                    clean = _unmarked(block)  # the mark is the request's, and not of what was signed
+                    work.report("A26", index, "edited", "thinking has no cache_control")
                 case _:
                     pass
             changed = changed or clean is not block
@@ -188,8 +191,10 @@ def _seen_by_user(blocks: list[Body], alone: bool) -> Seen:
             return UNCLEAR
         kind = block.get("type")
         if kind == "tool_result":
-            call_id = block.get("tool_use_id")
+            call_id, held = block.get("tool_use_id"), block.get("content")
             if has_words or type(call_id) is not str or not call_id or not _says_something(block):
+                return UNCLEAR
+            if type(held) is list and not all(map(_is_plain_within, cast("list[object]", held))):
                 return UNCLEAR
             ids.append(call_id)
             continue
@@ -205,6 +210,11 @@ def _seen_by_user(blocks: list[Body], alone: bool) -> Seen:
     return UNCLEAR if has_words and alone else (RESULTS, *ids)
 
 
+def _is_plain_within(block: object) -> bool:
+    """Whether a block of a result concerns nothing but itself: no mark (A26), no tool that must be declared (A20)."""
+    return is_body(block) and "cache_control" not in block and block.get("type") != "tool_reference"
+
+
 def _says_something(result: Body) -> bool:
     """Whether a result is no error, or one that says so in words (A11)."""
     content = result.get("content")
@@ -212,14 +222,21 @@ def _says_something(result: Body) -> bool:
 
 
 def breakpoints_in(messages: Iterable[object]) -> int:
-    """Return how many blocks are marked with ``cache_control``."""
+    """Return how many blocks are marked with ``cache_control``, those within results included."""
     return sum(len(_marked(message)) for message in messages)
 
 
-def _marked(message: object) -> list[int]:
-    content: object = message.get("content") if is_body(message) else None
-    blocks = content if is_list(content) else []
-    return [number for number, block in enumerate(blocks) if is_body(block) and block.get("cache_control")]
+def _marked(message: object) -> list[tuple[int, int]]:
+    """Return where marks stand: the number of the block, and that of the one within it, -1 for itself."""
+    found: list[tuple[int, int]] = []
+    for number, block in enumerate(_listed(message.get("content")) if is_body(message) else ()):
+        held = block.get("content")
+        if type(held) is list:
+            inner = enumerate(cast("list[object]", held))
+            found += [(number, place) for place, one in inner if is_body(one) and one.get("cache_control")]
+        if block.get("cache_control"):
+            found.append((number, -1))
+    return found
 
 
 def _limit_breakpoints(work: Work) -> None:
@@ -233,11 +250,21 @@ def _limit_breakpoints(work: Work) -> None:
         if message is None or not marked:
             continue
         blocks = list(cast("list[Body]", message["content"]))
-        for number in marked:
-            blocks[number] = {key: value for key, value in blocks[number].items() if key != "cache_control"}
+        for number, inner in marked:
+            blocks[number] = _unmarked(blocks[number]) if inner < 0 else _unmarked_within(blocks[number], inner)
             work.report("A26", work.origins[place], "edited", f"a request has no more than {BREAKPOINTS} cache_control")
         work.messages[place] = {**message, "content": blocks}
         excess -= len(marked)
+
+
+def _unmarked(block: Body) -> Body:
+    return {key: value for key, value in block.items() if key != "cache_control"}
+
+
+def _unmarked_within(block: Body, place: int) -> Body:
+    held = list(cast("list[Body]", block["content"]))
+    held[place] = _unmarked(held[place])
+    return {**block, "content": held}
 
 
 def _listed(value: object) -> list[Body]:

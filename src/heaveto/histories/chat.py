@@ -131,7 +131,7 @@ def _seen_calls(calls: list[Body], names: Fitting, profile: Profile) -> Seen:
 
 
 def _rule(work: Work, rule: str) -> str:
-    return {"O9": "M6", "O12": "M7", "O14": "M9"}.get(rule, rule) if work.profile.name == "mistral" else rule
+    return {"O9": "M6", "O12": "M7", "O14": "M9"}.get(rule, rule) if work.profile.bridged else rule
 
 
 def _clean_assistant(work: Work, index: int, message: Body) -> Body | None:
@@ -223,7 +223,7 @@ def _renamed(index: int, message: Body, plan: Plan) -> Body:
 def _inserted(work: Work, insert: Insert) -> Body:
     match insert:
         case Made():
-            named = {"name": insert.call.name or UNKNOWN_TOOL} if work.profile.name == "mistral" else {}
+            named = {"name": insert.call.name or UNKNOWN_TOOL} if work.profile.bridged else {}
             return {"role": "tool", "tool_call_id": insert.id, **named, "content": words_of(insert.value)}
         case Moved():
             message = _message_at(work, insert.result)

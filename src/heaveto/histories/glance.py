@@ -18,7 +18,7 @@ from heaveto.core.repair import Policy
 from heaveto.core.wire_names import NameRule
 from heaveto.histories.profiles import Profile
 
-Seen: TypeAlias = tuple[str, Unpack[tuple[str, ...]]]
+Seen: TypeAlias = tuple[str, *tuple[str, ...]]
 """What a message plainly is, as a letter, and the ids of its calls or results. Tuples of texts alone, because of a long
 history all are kept for a while, and Python's cycle collector passes over these."""
 Look: TypeAlias = Callable[[dict[str, Any]], Seen]

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from heaveto.core.request import ModelRequest, Profile
+from heaveto.errors import ModelError
 from heaveto.events.contents import Json, Part
 from heaveto.events.records import Usage
 from heaveto.models.prices import Prices
@@ -64,7 +65,12 @@ class PauseChunk(msgspec.Struct, frozen=True):
     """The provider paused tools that it executes itself, and goes on with this answer when it is asked again (F22).
 
     What follows is a further request: the runtime counts it against the budgets before it reads on.
+
+    With `failed`, that request failed in a way that may pass, and nothing new came of it. Who sends True into the
+    generator has it sent again; anybody else gets the error.
     """
+
+    failed: ModelError | None = None
 
 
 class EndChunk(msgspec.Struct, frozen=True):

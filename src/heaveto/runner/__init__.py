@@ -1,1 +1,1 @@
-"""runner"""
+"""Carries the runs of one application: waits, performs what was decided, stops, records."""

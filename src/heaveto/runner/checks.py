@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from reprlib import repr as short_repr
 from typing import get_args
 
 from heaveto.agents.base import AGENT_ADVICE, BaseAgent
 from heaveto.agents.pieces import require_piece
-from heaveto.errors import ConfigError, InputError
-from heaveto.events.contents import Content, Part
+from heaveto.errors import CallInMessageError, ConfigError, EmptyMessageError, InputError
+from heaveto.events.codec import decode_value, encode_value
+from heaveto.events.contents import Content, FunctionCall, FunctionResponse, Json, Part, Text
 from heaveto.events.records import StopScope
-from heaveto.runner.app import App
+from heaveto.runner.application.app import App
 
 
 def require_parts_of_runner(agent: object, app: object, store: object) -> None:
@@ -49,11 +51,12 @@ def require_scope(scope: object) -> None:
         raise InputError(f"scope must be one of {', '.join(get_args(StopScope))}; not {short_repr(scope)}")
 
 
-def require_message(message: object) -> None:
-    """Refuse what is neither text nor a part nor a content of parts.
+def checked_message(message: str | Content | Part) -> Content:
+    """Return a message as a content of parts.
 
     Raises:
-        InputError: the message says what was given.
+        InputError: it is neither text nor a part nor a content of parts.
+        CallInMessageError, EmptyMessageError
     """
     parts = message.parts if isinstance(message, Content) else (message,)
     if not isinstance(message, str) and not all(isinstance(part, get_args(Part)) for part in parts):
@@ -61,3 +64,33 @@ def require_message(message: object) -> None:
             "new_message must be a str, a part such as Text or Blob, or a Content of parts; "
             f"it is {short_repr(message)}"
         )
+    content = message if isinstance(message, Content) else Content.of(message)
+    for part in content.parts:
+        if isinstance(part, FunctionCall):
+            raise CallInMessageError(part.name)
+    if not any(not isinstance(part, Text) or part.text.strip() for part in content.parts):
+        raise EmptyMessageError
+    return content
+
+
+def holds_answers(message: str | Content | Part) -> bool:
+    """Whether a message answers waiting calls."""
+    parts = message.parts if isinstance(message, Content) else (message,)
+    return any(isinstance(part, FunctionResponse) for part in parts)
+
+
+def as_recorded(key: str, value: Json) -> Json:
+    """Return a value as the log will hold it.
+
+    Raises:
+        NotSerializableError: it cannot.
+    """
+    return decode_value(encode_value(value, key))
+
+
+def recorded_delta(delta: Mapping[str, Json]) -> dict[str, Json]:
+    """Return a state delta as the log will hold it; ``temp:`` values, which it never holds, as they are."""
+    return {
+        key: value if key.startswith("temp:") else as_recorded(f"state_delta[{key!r}]", value)
+        for key, value in delta.items()
+    }

@@ -2,57 +2,53 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from heaveto.agents.base import BaseAgent
 from heaveto.core.fold import SessionState
 from heaveto.errors import SessionErasedError, UnknownRunError, UnknownSessionError
 from heaveto.events.contents import Content, Json
-from heaveto.events.records import CallSettled, CallStatus, Cause, ParentCall, RunEnded, SessionKey, StopReport
-from heaveto.runner.config import RunConfig
-from heaveto.runner.lane import Lane
-from heaveto.runner.late import record_late
-from heaveto.runner.run import Run, answer_of
+from heaveto.events.records import CallSettled, CallStatus, Cause, ParentCall, RunEnded, SessionKey
+from heaveto.runner.application.config import RunConfig
+from heaveto.runner.handle import Run, answer_of
+from heaveto.runner.lane.ticket import Ticket
+from heaveto.runner.lanes import Lanes
+from heaveto.runner.runs import begin_run, stop_run
 from heaveto.runner.services import Services
-from heaveto.runner.ticket import Ticket
-
-Begin = Callable[[SessionKey, Ticket], Awaitable[Run]]
-Stop = Callable[[str, SessionKey, Cause, str, str], Awaitable[StopReport]]
+from heaveto.runner.session.late import record_late
 
 
 class ChildRuns:
     """Implements `heaveto.runner.services.Children` on a runner's lanes."""
 
-    def __init__(self, lane_of: Callable[[SessionKey], Lane], begin: Begin, stop: Stop) -> None:
-        self._lane_of, self._begin, self._stop = lane_of, begin, stop
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
 
     async def start(self, parent: ParentCall, agent: BaseAgent, task: str, config: RunConfig) -> Run:
         key = SessionKey(parent.key.app, parent.key.user, f"{parent.key.session}~{parent.call_id}")
         ticket = Ticket(
-            f"{parent.run_id}~{parent.call_id}", Content.of(task), config,
-            asyncio.get_running_loop().create_future(), idempotency_key=parent.call_id, agent=agent.path, parent=parent,
+            f"{parent.run_id}~{parent.call_id}", Content.of(task), config, idempotency_key=parent.call_id,
+            agent=agent.path, parent=parent,
         )  # fmt: skip
-        return await self._begin(key, ticket)
+        return await begin_run(self._lanes, key, ticket)
 
-    async def deliver(self, services: Services, state: SessionState, run_id: str) -> None:
-        run = state.run(run_id)
+    async def deliver(self, state: SessionState, run_id: str) -> None:
+        services, run = self._lanes.services, state.run(run_id)
         parent, ended = run.parent, run.ended
         if parent is None or ended is None:
             return
-        lane = self._lane_of(parent.key)
+        lane = self._lanes.at(parent.key)
         with suppress(SessionErasedError, UnknownSessionError):
             if lane.live is None:
                 await lane.log.refresh()
             if await record_late(services, lane.log, _outcome(services, parent, ended, answer_of(state, run_id))):
                 lane.kick()
 
-    async def stop(self, services: Services, run_id: str, cause: Cause, by: str) -> None:
-        key = await services.store.find_run(run_id)
+    async def stop(self, run_id: str, cause: Cause, by: str) -> None:
+        key = await self._lanes.services.store.find_run(run_id)
         with suppress(SessionErasedError, UnknownRunError):
             if key is not None:
-                await self._stop(run_id, key, cause, by, "")
+                await stop_run(self._lanes, run_id, key, cause, by, "")
 
 
 def _outcome(services: Services, parent: ParentCall, ended: RunEnded, answer: str) -> CallSettled:

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from heaveto.errors import ConfigError
-from heaveto.runner.run import RunStream, StreamItem
+from heaveto.runner.handle import RunStream, StreamItem
 
 _T = TypeVar("_T")
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from heaveto.clock import Clock
 from heaveto.errors import SessionErasedError, StoreError, UnknownSessionError
 from heaveto.events.records import SessionKey
-from heaveto.runner.lane import Lane
+from heaveto.runner.lane.lane import Lane
 from heaveto.runner.services import logger
 from heaveto.stores.base import Store, Unfinished
 

@@ -3,52 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from types import TracebackType
 from typing import Literal, Self
-from weakref import WeakValueDictionary
-
-import msgspec
 
 from heaveto.agents.base import BaseAgent
-from heaveto.agents.llm import LlmAgent
 from heaveto.artifacts.base import ArtifactService
 from heaveto.artifacts.in_store import StoreArtifacts
 from heaveto.clock import Clock, SystemClock
-from heaveto.core.answers import Decision, Given, addressed, given_by_response, last_question
-from heaveto.core.close import Ending, report_since
-from heaveto.core.fold import RunState
+from heaveto.core.answers import Given
 from heaveto.core.gate import GateState
-from heaveto.errors import (
-    AgentTreeChangedError,
-    AnswerInvalidError,
-    CallInMessageError,
-    ConfigError,
-    EmptyMessageError,
-    GuardTakenError,
-    IdempotencyConflictError,
-    InputError,
-    MixedAnswerError,
-    NotSerializableError,
-    RunIdTakenError,
-    RunnerClosedError,
-    SessionBusyError,
-    SessionErasedError,
-    SessionExistsError,
-    StoreError,
-    ToolArgumentsError,
-    UnknownCallError,
-    UnknownRunError,
-    UnknownSessionError,
-)
-from heaveto.events.codec import decode_value, encode_value
-from heaveto.events.contents import Content, FunctionCall, FunctionResponse, Json, Part, Text
+from heaveto.errors import ConfigError, InputError, RunnerClosedError, StoreError, UnknownRunError
+from heaveto.events.contents import Content, Json, Part
 from heaveto.events.records import (
     Answered,
     CallSettled,
@@ -60,30 +28,30 @@ from heaveto.events.records import (
     SessionKey,
     StopReport,
     StopScope,
-    WaitingCall,
 )
 from heaveto.ids import IdSource, SystemIds
-from heaveto.models.base import Model
-from heaveto.runner.app import App
-from heaveto.runner.calls import CallDesk, Question, open_questions
-from heaveto.runner.checks import require_id, require_message, require_parts_of_runner, require_scope
+from heaveto.runner.answering import answer_by_message, answer_call, decision_of, require_tree
+from heaveto.runner.application.app import App
+from heaveto.runner.application.config import RunConfig
+from heaveto.runner.application.hooks import Plugin
+from heaveto.runner.checks import checked_message, holds_answers, recorded_delta, require_id, require_parts_of_runner
 from heaveto.runner.children import ChildRuns
-from heaveto.runner.config import RunConfig
+from heaveto.runner.closing import close_all
+from heaveto.runner.erasure import erase_session
 from heaveto.runner.facade import Background
 from heaveto.runner.gate import Gate
-from heaveto.runner.hooks import Plugin
-from heaveto.runner.lane import Lane
+from heaveto.runner.handle import Run, RunStream, StreamItem
+from heaveto.runner.lane.lane import Lane
+from heaveto.runner.lane.ticket import Ticket, fingerprint_of
+from heaveto.runner.lane.time_travel import fork_session, rewind_session
+from heaveto.runner.lanes import Lanes
 from heaveto.runner.rounds import Rounds
-from heaveto.runner.run import Run, RunStream, StreamItem
+from heaveto.runner.runs import attach_run, begin_run, handle, stop_run
 from heaveto.runner.services import Services, logger
-from heaveto.runner.stops import ask_to_stop, carried_run
-from heaveto.runner.ticket import Ticket, guard_name
-from heaveto.runner.time_travel import fork_session, rewind_session
+from heaveto.runner.session.desk import Question, open_questions
 from heaveto.stores.base import SessionInfo, Store, Tombstone
 from heaveto.stores.memory import MemoryStore
-from heaveto.tools.toolset import Toolset
 
-_IDLE_LANES = 1024
 RETRY_NOTE = "Try again what could not be finished, from where it stopped. Do not repeat what was done."
 
 
@@ -143,17 +111,11 @@ class Runner:
         self.app = app
         self.store: Store = MemoryStore() if store is None else store
         clock = clock or SystemClock()
-        self._services = Services(
-            app, self.store, clock, ids or SystemIds(), artifacts or StoreArtifacts(self.store), Gate(clock),
-            ChildRuns(self._lane, self._begin, self._stop), self._kick,
-        )  # fmt: skip
-        self._lanes: OrderedDict[SessionKey, Lane] = OrderedDict()
-        """The lanes that are kept, the most recently used last."""
-        self._known_lanes: WeakValueDictionary[SessionKey, Lane] = WeakValueDictionary()
-        """All lanes that anything holds on to: a session never has two of them."""
-        self._create_sessions = create_sessions
-        self._rounds = Rounds(app.name, self.store, clock, self._lane)
-        self._closed = False
+        artifacts = artifacts or StoreArtifacts(self.store)
+        self._services = services = Services(app, self.store, clock, ids or SystemIds(), artifacts, Gate(clock))
+        self._lanes = lanes = Lanes(services, create_sessions=create_sessions)
+        services.children, services.kick = ChildRuns(lanes), lanes.kick
+        self._rounds = Rounds(app.name, self.store, clock, lanes.at)
         self._closing: asyncio.Task[None] | None = None
         self._background: Background | None = None
 
@@ -186,7 +148,7 @@ class Runner:
         config = run_config or RunConfig()
         chosen = run_id or self._services.ids.record_id()
         key = self._key(user_id, session_id)
-        goes_on = new_message is None or _holds_answers(new_message)
+        goes_on = new_message is None or holds_answers(new_message)
 
         async def start() -> Run:
             return await self.start(
@@ -220,52 +182,21 @@ class Runner:
             UnknownSessionError: there is no such session, and the runner does not create any.
             RunnerClosedError, StoreError
         """
-        if self._closed:
+        if self._lanes.closed:
             raise RunnerClosedError
         key = self._key(user_id, session_id)
         if new_message is None:
             if run_id is None:
                 raise InputError("pass new_message, or the run_id of a run that is to go on")
             return await self.resume(run_id)
-        content = _check_message(new_message)
-        if any(isinstance(part, FunctionResponse) for part in content.parts):
+        content = checked_message(new_message)
+        if holds_answers(content):
             return await self._answer_by_message(key, content, run_id)
-        delta = {key: _as_recorded(key, value) for key, value in (state_delta or {}).items()}
         ticket = Ticket(
-            run_id or self._services.ids.record_id(), content, run_config or RunConfig(),
-            asyncio.get_running_loop().create_future(), idempotency_key, _fingerprint(content), delta,
+            run_id or self._services.ids.record_id(), content, run_config or RunConfig(), idempotency_key,
+            fingerprint_of(content), recorded_delta(state_delta or {}),
         )  # fmt: skip
-        return await self._begin(key, ticket, is_new_id=run_id is None)
-
-    async def _begin(self, key: SessionKey, ticket: Ticket, *, is_new_id: bool = False) -> Run:
-        lane = self._lane(key)
-        if (same := await self._find_same(lane, ticket)) is not None:
-            return same
-        if not is_new_id and await self.store.find_run(ticket.run_id) is not None:
-            raise RunIdTakenError(ticket.run_id)
-        position = lane.log.state.last_seq
-        try:
-            await self._lane(lane.key).admit(ticket)  # looked up again: it is used now, whatever came between
-        except (GuardTakenError, RunIdTakenError, SessionBusyError):
-            if (same := await self._find_same(lane, ticket)) is not None:
-                return same
-            raise
-        return Run(lane, ticket.run_id, self._stop, ticket=ticket, start=position)
-
-    async def _find_same(self, lane: Lane, ticket: Ticket) -> Run | None:
-        """Return the run that a message with this idempotency key went into before."""
-        if ticket.idempotency_key is None:
-            return None
-        try:
-            taken = await self.store.find_guard(lane.key, guard_name(ticket.idempotency_key))
-        except UnknownSessionError:
-            return None
-        if taken is None:
-            return None
-        run_id, _, fingerprint = taken.partition(" ")
-        if fingerprint != ticket.fingerprint:
-            raise IdempotencyConflictError(ticket.idempotency_key, run_id)
-        return await self._attach(lane, run_id)
+        return await begin_run(self._lanes, key, ticket, is_new_id=run_id is None)
 
     async def attach(self, run_id: str) -> Run:
         """Return a handle of a run that was started before, here or elsewhere, running or ended.
@@ -273,16 +204,7 @@ class Runner:
         Raises:
             UnknownRunError: the store has no such run.
         """
-        key = await self.store.find_run(run_id)
-        if key is None or key.app != self.app.name:
-            raise UnknownRunError(run_id)
-        return await self._attach(self._lane(key), run_id)
-
-    async def _attach(self, lane: Lane, run_id: str) -> Run:
-        if lane.live is None:
-            await lane.log.refresh()
-        run = lane.log.state.run(run_id)
-        return Run(lane, run_id, self._stop, ticket=None, start=max(0, run.started_seq - 1))
+        return attach_run(self._lanes, await self._lanes.of_run(run_id), run_id)
 
     # --- stops ----------------------------------------------------------------------------------------------------
 
@@ -315,36 +237,7 @@ class Runner:
             key = await self.store.find_run(run_id)
         if key is None:
             raise UnknownRunError(run_id)
-        return await self._stop(run_id, key, cause, by, reason, scope)
-
-    async def _stop(
-        self, run_id: str, key: SessionKey, cause: Cause, by: str, reason: str, scope: StopScope = "children"
-    ) -> StopReport:
-        require_scope(scope)
-        lane = self._lane(key)
-        live = lane.live if lane.live is not None and lane.live.run_id == run_id else None
-        if live is not None:
-            await live.request_stop(cause, by, reason, scope)
-        else:
-            await self._refresh_or_create(lane)
-            await ask_to_stop(self._services, lane.log, run_id, cause, by=by, reason=reason, scope=scope)
-            await lane.withdraw(run_id, Ending("cancelled", cause, by, reason))
-            await lane.close_stopped_pause(run_id)
-        run = lane.log.state.run(run_id)
-        asked = StopReport(run_id, "cancelled", cause, by)
-        if carried_run.get() == run_id:
-            return asked
-        if live is None and not run.started_seq and run.ended is None:
-            return asked  # it has not begun: the request is kept for its start
-        if live is None or run_id in lane.log.state.paused:
-            lane.kick(reap=True)
-        handle = Run(lane, run_id, self._stop, ticket=lane.ticket_of(run_id), start=0)
-        await handle.wait()
-        if scope != "turn":
-            await lane.stop_background(run_id if scope == "children" else None, cause, by=by, reason=reason)
-        if handle.report is None or run.ended is None:
-            return asked
-        return report_since(handle.report, lane.log.state.records[run.ended.seq :])
+        return await stop_run(self._lanes, run_id, key, cause, by, reason, scope)
 
     async def cancel_call(
         self, run_id: str, call_id: str, *, by: str = "", reason: str = "", cause: Cause = "user"
@@ -357,11 +250,11 @@ class Runner:
         Raises:
             UnknownRunError, UnknownCallError
         """
-        lane = await self._lane_of(run_id)
+        lane = await self._lanes.of_run(run_id)
         call = lane.log.state.background.get(call_id)
         if call is not None and call.settled is not None and call.settled.child_run:
-            await self._services.children.stop(self._services, call.settled.child_run, cause, by)
-        return await CallDesk(self._services, lane.log).cancel(run_id, call_id, cause, by=by, reason=reason)
+            await self._services.children.stop(call.settled.child_run, cause, by)
+        return await lane.calls.cancel(run_id, call_id, cause, by=by, reason=reason)
 
     async def detach(self, run_id: str, call_id: str) -> str:
         """Move a running call into the background: it is answered with a handle now, and works on (F138).
@@ -373,8 +266,7 @@ class Runner:
             UnknownRunError, UnknownCallError: there is no such call, or it is not running.
             DetachError: an agent works in it, as a part of its run.
         """
-        lane = await self._lane_of(run_id)
-        return await CallDesk(self._services, lane.log).detach(run_id, call_id)
+        return await (await self._lanes.of_run(run_id)).calls.detach(run_id, call_id)
 
     async def answer(
         self,
@@ -407,68 +299,18 @@ class Runner:
             AnswerError: see its kinds: NotWaitingError, AnswerConflictError, AnswerExpiredError, AnswerKindError,
                 AnswerInvalidError. Nothing was written.
         """
-        if (not accept) + (args is not None) + as_result > 1:
-            raise InputError("answer: accept=False, args= and as_result=True are three different answers; pass one")
-        lane = await self._lane_of(run_id)
-        call_id, question_seq = addressed(call_id)
-        call = lane.log.state.calls.get(call_id)
-        if call is not None and call.run_id != run_id:
-            raise UnknownCallError(run_id, call_id, ())
-        asked = last_question(lane.log.state, call_id)
-        self._check_edited(asked, args)
-        kind = asked.kind if asked is not None else None
-        if call is not None and call.is_waiting:
-            self._require_tree(lane.log.state.run(run_id))
-        wants_yes = kind in ("confirmation", "operator") or args is not None
-        decision: Decision = "result" if as_result else "deny" if not accept else "approve" if wants_yes else "value"
-        if decision == "approve" and (isinstance(value, bool) or (isinstance(value, Mapping) and "confirmed" in value)):
-            raise AnswerInvalidError(call_id, "value: say yes or no with accept=; a value goes to the tool, with a yes")
-        recorded = _as_recorded("answer", value)
-        edited = dict(args) if args is not None else None
-        given = Given(call_id, decision, recorded, edited, by, question_seq=question_seq)
-        return (await CallDesk(self._services, lane.log).answer([given]))[0]
-
-    def _require_tree(self, run: RunState) -> None:
-        """A run whose agents or tools are gone is not touched, so that they can be brought back."""
-        missing = self.app.missing(run) if self.app.on_tree_change == "fail" else ()
-        if missing:
-            raise AgentTreeChangedError(run.run_id, missing)
-
-    def _check_edited(self, asked: WaitingCall | None, args: Mapping[str, Json] | None) -> None:
-        """Edited arguments are validated like the model's, before the answer counts."""
-        agent = self.app.agent_named(asked.path.rpartition("/")[2]) if asked is not None else None
-        if asked is None or args is None or not isinstance(agent, LlmAgent) or asked.name not in agent.toolbox:
-            return
-        try:
-            agent.toolbox[asked.name].bind(dict(args))
-        except ToolArgumentsError as error:
-            raise AnswerInvalidError(asked.call_id, f"args: {error}") from error
+        decision = decision_of(accept=accept, args=args, as_result=as_result)
+        lane = await self._lanes.of_run(run_id)
+        return await answer_call(self.app, lane, run_id, call_id, value, decision, args, by)
 
     async def _answer_by_message(self, key: SessionKey, content: Content, run_id: str | None) -> Run:
         """Take a message of function responses as answers; the handle is that of their run, from here on."""
-        lane = self._lane(key)
+        lane = self._lanes.at(key)
         if lane.live is None:
             await lane.log.refresh()
-        responses = [part for part in content.parts if isinstance(part, FunctionResponse)]
-        if len(responses) < len(content.parts):
-            raise MixedAnswerError("the message holds answers and something else; send the answers alone")
-        if not all(response.call_id for response in responses):
-            raise MixedAnswerError("an answer has no call id; set the id of the function call that it answers")
-        state = lane.log.state
-        given = [given_by_response(state, response, by=key.user) for response in responses]
-        runs = {state.calls[one.call_id].run_id for one in given if one.call_id in state.calls}
-        if len(runs) > 1:
-            raise MixedAnswerError(f"the answers are for several runs: {', '.join(sorted(runs))}; send them apart")
-        if run_id is not None and runs and run_id not in runs:
-            raise MixedAnswerError(f"the answers are for run {', '.join(runs)}, not for run {run_id}")
-        for answer in given:
-            self._check_edited(last_question(state, answer.call_id), answer.args)
-        for one in runs:
-            self._require_tree(state.run(one))
-        position = state.last_seq
-        standing = await CallDesk(self._services, lane.log).answer(given)
-        found = next(iter(runs), standing[0].run_id)
-        return Run(lane, found, self._stop, ticket=lane.ticket_of(found), start=position)
+        position = lane.log.state.last_seq
+        found = await answer_by_message(self.app, lane, content, run_id)
+        return handle(self._lanes, lane, found, start=position, ticket=lane.ticket_of(found))
 
     async def resume(self, run_id: str) -> Run:
         """Go on with a run, if there is something to go on with, and return its handle.
@@ -480,15 +322,15 @@ class Runner:
         Raises:
             UnknownRunError: there is no such run. No model is asked.
         """
-        lane = await self._lane_of(run_id)
+        lane = await self._lanes.of_run(run_id)
         position = lane.log.state.last_seq
         run = lane.log.state.run(run_id)
         if run.operator is not None:
-            await CallDesk(self._services, lane.log).answer([Given(run.operator.call.call_id, "approve")])
+            await lane.calls.answer([Given(run.operator.call.call_id, "approve")])
         if run.is_open and lane.live is None:
-            self._require_tree(run)
+            require_tree(self.app, run)
             lane.resume(run_id)
-        return Run(lane, run_id, self._stop, ticket=lane.ticket_of(run_id), start=position)
+        return handle(self._lanes, lane, run_id, start=position, ticket=lane.ticket_of(run_id))
 
     async def pause(
         self, run_id: str, *, at: Literal["after_tool", "after_turn"] = "after_tool", by: str = "", reason: str = ""
@@ -501,7 +343,7 @@ class Runner:
         Raises:
             UnknownRunError
         """
-        lane = await self._lane_of(run_id)
+        lane = await self._lanes.of_run(run_id)
         record_id, time = self._services.stamp()
         wanted = PauseRequested(id=record_id, time=time, run_id=run_id, at=at, by=by, reason=reason)
         if lane.log.state.run(run_id).is_open:
@@ -516,7 +358,7 @@ class Runner:
             UnknownRunError
             InputError: the run has not failed.
         """
-        lane = await self._lane_of(run_id)
+        lane = await self._lanes.of_run(run_id)
         run = lane.log.state.run(run_id)
         if run.ended is None or run.ended.outcome != "failed":
             raise InputError(f"run {run_id} is {run.status}; only a run that has failed can be tried again")
@@ -533,8 +375,7 @@ class Runner:
         Raises:
             UnknownSessionError
         """
-        lane = self._lane(self._key(user_id, session_id))
-        await lane.log.refresh()
+        lane = await self._session(user_id, session_id)
         return open_questions(lane.log.state)
 
     def concurrency(self) -> list[GateState]:
@@ -543,34 +384,6 @@ class Runner:
         Only what has a limit is listed: of a tool (`max_concurrency`), of the app, of its users.
         """
         return self._services.gate.snapshot()
-
-    async def _lane_of(self, run_id: str) -> Lane:
-        key = await self.store.find_run(run_id)
-        if key is None or key.app != self.app.name:
-            raise UnknownRunError(run_id)
-        lane = self._lane(key)
-        if lane.live is None:
-            await lane.log.refresh()
-        return lane
-
-    def _kick(self, key: SessionKey) -> None:
-        if not self._closed:
-            self._lane(key).kick()
-
-    async def _refresh_or_create(self, lane: Lane) -> None:
-        try:
-            await lane.log.refresh()
-        except UnknownSessionError:
-            if not self._create_sessions:
-                raise
-            with suppress(SessionExistsError):  # another worker was faster
-                await self.store.create_session(lane.key)
-
-    def _abandon(self, run_id: str, key: SessionKey) -> None:
-        """The reader of a cold stream went away: stop its run, in the background."""
-        if self._closed:
-            return
-        self._services.spawn(self._stop(run_id, key, "disconnect", "caller", ""), f"stop of run {run_id}")
 
     # --- sessions -------------------------------------------------------------------------------------------------
 
@@ -607,29 +420,7 @@ class Runner:
             UnknownSessionError
         """
         key = self._key(user_id, session_id)
-        return await self._services.shielded(self._erase(key, by, reason), f"erasure of session {key}")
-
-    async def _erase(self, key: SessionKey, by: str, reason: str) -> Tombstone:
-        lane = self._lane(key)
-        with suppress(SessionErasedError):
-            await lane.log.refresh()
-            state = lane.log.state
-            for run_id in [*state.queue, *([state.current] if state.current is not None else [])]:
-                await self._stop(run_id, key, "user", by, reason or "the session is erased")
-            await lane.stop_background(None, "user", by=by, reason="the session is erased")
-            await self._erase_children(state.records, by, reason)
-        tombstone = await self.store.erase_session(key, by=by, reason=reason)
-        await self._services.artifacts.erase(key)
-        self._lanes.pop(key, None)
-        return tombstone
-
-    async def _erase_children(self, records: Sequence[Record], by: str, reason: str) -> None:
-        """Erase the sessions of the runs that worked for calls of a session."""
-        for record in records:
-            if isinstance(record, CallSettled) and record.child_run:
-                key = await self.store.find_run(record.child_run)
-                if key is not None:
-                    await self._erase(key, by, reason)
+        return await self._services.shielded(erase_session(self._lanes, key, by, reason), f"erasure of session {key}")
 
     async def records(self, *, user_id: str, session_id: str, after: int = 0) -> list[Record]:
         """Return a session's log behind a seq.
@@ -645,8 +436,7 @@ class Runner:
         Raises:
             UnknownSessionError
         """
-        lane = self._lane(self._key(user_id, session_id))
-        await lane.log.refresh()
+        lane = await self._session(user_id, session_id)
         shared = await self.store.shared_state(self.app.name, user_id)
         return {**shared, **lane.log.state.state}
 
@@ -665,10 +455,8 @@ class Runner:
             UnknownRunError: the session has no such run.
             UnknownSessionError
         """
-        lane = self._lane(self._key(user_id, session_id))
-        await lane.log.refresh()
-        stop_calls = partial(lane.stop_calls, cause="superseded", reason="the session was taken back")
-        job = partial(rewind_session, self._services, lane.log, to=to, before_run=before_run, stop_calls=stop_calls)
+        lane = await self._session(user_id, session_id)
+        job = partial(rewind_session, self._services, lane.log, to=to, before_run=before_run)
         return await lane.exclusively(job)
 
     async def fork(self, *, user_id: str, session_id: str, at: int, new_session_id: str | None = None) -> SessionInfo:
@@ -681,20 +469,18 @@ class Runner:
             InputError: there is no such seq.
             SessionExistsError, UnknownSessionError
         """
-        lane = self._lane(self._key(user_id, session_id))
-        await lane.log.refresh()
+        lane = await self._session(user_id, session_id)
         key = self._key(user_id, new_session_id or self._services.ids.record_id())
         return await fork_session(self._services, lane.log, key, at=at)
 
     async def inbox(self, *, user_id: str, session_id: str) -> list[Queued]:
         """Return the messages that wait for their turn, in order. `cancel` with their run id takes one back."""
-        lane = self._lane(self._key(user_id, session_id))
-        await lane.log.refresh()
+        lane = await self._session(user_id, session_id)
         return list(lane.log.state.queue.values())
 
     async def who_holds(self, *, user_id: str, session_id: str) -> Holding | None:
         """Return who holds a session, or None. `attach` with its run id to follow what it does (F166)."""
-        lane = self._lane(self._key(user_id, session_id))
+        lane = self._lanes.at(self._key(user_id, session_id))
         holder = await self.store.holder(lane.key)
         if holder is None:
             return None
@@ -715,7 +501,11 @@ class Runner:
         for lane in lanes.values():
             lane.kick(reap=True)
         await asyncio.gather(*(lane.drained() for lane in lanes.values()))
-        return [entry.run_id for entry in found if entry.key in lanes and not lanes[entry.key].is_paused(entry.run_id)]
+        return [
+            entry.run_id
+            for entry in found
+            if entry.key in lanes and entry.run_id not in lanes[entry.key].log.state.paused
+        ]
 
     async def recover_always(self, *, every_seconds: float = 10.0) -> None:
         """Look for runs of dead processes, and for answers whose time has passed, again and again.
@@ -724,7 +514,7 @@ class Runner:
         number of processes. What it finds is carried out in the background, so one long run keeps no other from being
         found. A store that fails is tried again at the next look.
         """
-        while not self._closed:
+        while not self._lanes.closed:
             try:
                 for lane in await self._rounds.look(await self._rounds.unfinished()):
                     lane.kick(reap=True)
@@ -747,52 +537,9 @@ class Runner:
         same end, and cancelling one who waits does not keep it from coming.
         """
         if self._closing is None:
-            self._closed = True
-            self._closing = asyncio.create_task(self._close(), name="heaveto closing")
+            self._lanes.closed = True
+            self._closing = asyncio.create_task(close_all(self._lanes), name="heaveto closing")
         await asyncio.shield(self._closing)
-
-    async def _close(self) -> None:
-        lanes = list(self._known_lanes.values())
-        for lane in lanes:
-            lane.closed = True
-            lane.log.notify()  # it may be waiting for a session that another worker holds
-        live = [lane.live for lane in lanes if lane.live is not None]
-        if self.app.on_shutdown == "hand_over":
-            for run in live:
-                run.stop_locally("shutdown")  # not recorded: a stop would be final
-        else:
-            await asyncio.gather(*(run.request_stop("shutdown", "runner", "the runner is closing") for run in live))
-        await asyncio.gather(*(lane.drained() for lane in lanes))
-        for lane in lanes:
-            lane.log.notify()  # who waits for a run that is not over waits in vain
-        for call in tuple(self._services.background_calls.values()):
-            if not (call.child_run and self.app.on_shutdown == "hand_over"):
-                call.cut("shutdown")
-        await self._drain_background()
-        for task in tuple(self._services.listening):
-            task.cancel()
-        await self._close_toolsets()
-        for model in _models(self.app):
-            try:
-                await model.aclose()
-            except Exception:  # noqa: BLE001 - closing goes on
-                logger.exception("model %s could not be closed", model.name)
-        await self.store.aclose()
-
-    async def _close_toolsets(self) -> None:
-        for toolset in _toolsets(self.app.root_agent):
-            try:
-                await toolset.aclose()
-            except Exception:  # noqa: BLE001 - closing goes on
-                logger.exception("toolset %r could not be closed", toolset)
-
-    async def _drain_background(self) -> None:
-        """Let short background work end; what a straggler still does is lost with the process, as its log says."""
-        pending = {task for task in self._services.background if not task.done()}
-        if pending:
-            _, late = await asyncio.wait(pending, timeout=RunConfig().cancel_grace_seconds)
-            for task in late:
-                logger.warning("still running when the runner closed: %s", task.get_name())
 
     # --- without an event loop ------------------------------------------------------------------------------------
 
@@ -837,65 +584,14 @@ class Runner:
             require_id(name, value)
         return SessionKey(self.app.name, user_id, session_id)
 
-    def _lane(self, key: SessionKey) -> Lane:
-        lane = self._known_lanes.get(key)
-        if lane is None:
-            lane = self._known_lanes[key] = Lane(self._services, key, create_session=self._create_sessions)
-            lane.closed = self._closed
-        self._lanes[key] = lane
-        self._lanes.move_to_end(key)
-        self._forget_idle_lanes()
+    async def _session(self, user_id: str, session_id: str) -> Lane:
+        """Return a session's lane, its log read to its end."""
+        lane = self._lanes.at(self._key(user_id, session_id))
+        await lane.log.refresh()
         return lane
 
-    def _forget_idle_lanes(self) -> None:
-        """What a lane knows is a cache of the log. Keep the recently used ones."""
-        excess = len(self._lanes) - _IDLE_LANES
-        if excess > 0:
-            for key, lane in list(islice(self._lanes.items(), excess + 16)):
-                if lane.is_forgettable:
-                    del self._lanes[key]
-
-
-def _check_message(message: str | Content | Part) -> Content:
-    require_message(message)
-    content = message if isinstance(message, Content) else Content.of(message)
-    for part in content.parts:
-        if isinstance(part, FunctionCall):
-            raise CallInMessageError(part.name)
-    if not any(not isinstance(part, Text) or part.text.strip() for part in content.parts):
-        raise EmptyMessageError
-    return content
-
-
-def _holds_answers(message: str | Content | Part) -> bool:
-    parts = message.parts if isinstance(message, Content) else (message,)
-    return any(isinstance(part, FunctionResponse) for part in parts)
-
-
-def _as_recorded(key: str, value: Json) -> Json:
-    """Return a state value as the log will hold it; `NotSerializableError` if it cannot."""
-    return value if key.startswith("temp:") else decode_value(encode_value(value, f"state_delta[{key!r}]"))
-
-
-def _fingerprint(content: Content) -> str:
-    try:
-        return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:16]
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise NotSerializableError("new_message", str(error)) from error
-
-
-def _toolsets(root: BaseAgent) -> list[Toolset]:
-    toolsets: dict[int, Toolset] = {}
-    for agent in root.walk():
-        if isinstance(agent, LlmAgent):
-            toolsets.update((id(toolset), toolset) for toolset in agent.toolsets)
-    return list(toolsets.values())
-
-
-def _models(app: App) -> list[Model]:
-    writer = app.compaction.model if app.compaction is not None else None
-    models: dict[int, Model] = {} if writer is None else {id(writer): writer}
-    for agent in app.root_agent.walk():
-        if isinstance(agent, LlmAgent):
-            models[id(agent.model)] = agent.model
-    return list(models.values())
+    def _abandon(self, run_id: str, key: SessionKey) -> None:
+        """The reader of a cold stream went away: stop its run, in the background."""
+        if not self._lanes.closed:
+            stop = stop_run(self._lanes, run_id, key, "disconnect", "caller", "")
+            self._services.spawn(stop, f"stop of run {run_id}")

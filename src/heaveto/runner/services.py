@@ -14,8 +14,8 @@ from heaveto.clock import Clock
 from heaveto.core.fold import SessionState
 from heaveto.events.records import Cause, ParentCall, RunEnded, SessionKey, StopReport
 from heaveto.ids import IdSource
-from heaveto.runner.app import App
-from heaveto.runner.config import RunConfig
+from heaveto.runner.application.app import App
+from heaveto.runner.application.config import RunConfig
 from heaveto.runner.gate import Gate
 from heaveto.stores.base import Store
 
@@ -58,11 +58,11 @@ class Children(Protocol):
         """Start a run for a call, with settings of its own; a repeated start is the same run."""
         ...
 
-    async def deliver(self, services: Services, state: SessionState, run_id: str) -> None:
+    async def deliver(self, state: SessionState, run_id: str) -> None:
         """Record the outcome of a run that has ended as that of the call it worked for. Idempotent."""
         ...
 
-    async def stop(self, services: Services, run_id: str, cause: Cause, by: str) -> None:
+    async def stop(self, run_id: str, cause: Cause, by: str) -> None:
         """Stop such a run, wherever it is carried."""
         ...
 
@@ -73,10 +73,10 @@ class _Childless:
     async def start(self, parent: ParentCall, agent: BaseAgent, task: str, config: RunConfig) -> ChildRun:
         raise NotImplementedError
 
-    async def deliver(self, services: Services, state: SessionState, run_id: str) -> None:
+    async def deliver(self, state: SessionState, run_id: str) -> None:
         pass
 
-    async def stop(self, services: Services, run_id: str, cause: Cause, by: str) -> None:
+    async def stop(self, run_id: str, cause: Cause, by: str) -> None:
         pass
 
 

@@ -1,11 +1,13 @@
-"""The process that is killed, seen from outside."""
+"""The processes that are killed, seen from outside."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import time
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from heaveto.cli.demo.show import DemoError, Show
@@ -23,22 +25,42 @@ class Wreck:
     safe: str
 
 
-async def killed(show: Show) -> Wreck:
-    """Start the process, watch it until its refund is paid and its answer half said, and kill it.
+async def killed_at_work(show: Show) -> Wreck:
+    """Start a process, watch it until its refund is paid and its answer half said, and kill it.
 
     Raises:
         DemoError: it did not come so far.
     """
     show.sessions.update({"bo/killed-tool": 0, "cy/killed-text": 0})
-    where = (show.provider, show.emulator.anthropic_url, str(show.store), str(show.books))
-    command = (sys.executable, "-m", "heaveto.cli.demo.child", *where)
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
-    try:
-        show.stage.line("process", f"{process.pid} is started", "quiet")
+    async with _process(show, "work") as process:
         show.stage.line("user bo", "Refund order 9.")
         show.stage.line("user cy", "Tell me about your shop.")
+        return await _watch(show, process)
+
+
+async def killed_while_it_waits(show: Show) -> str:
+    """Start a process, wait until its run waits for a person, kill it, and return how its run stood.
+
+    Raises:
+        DemoError: it did not come so far.
+    """
+    show.sessions["di/voucher"] = 0
+    async with _process(show, "ask") as process:
+        show.stage.line("user di", "Order 10 came broken. Send a voucher over 500.")
+        return await _read(process)
+
+
+@asynccontextmanager
+async def _process(show: Show, task: str) -> AsyncGenerator[Process, None]:
+    """A process that does a task; killed on leaving."""
+    where = (show.provider, show.emulator.anthropic_url, str(show.store), str(show.books))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "heaveto.cli.demo.child", task, *where, stdout=PIPE
+    )
+    try:
+        show.stage.line("process", f"{process.pid} is started", "quiet")
         async with asyncio.timeout(_PATIENCE_SECONDS):
-            return await _watch(show, process)
+            yield process
     except TimeoutError:
         raise DemoError("the process that was to be killed never got under way") from None
     finally:
@@ -47,14 +69,19 @@ async def killed(show: Show) -> Wreck:
         await process.wait()
 
 
-async def _watch(show: Show, process: asyncio.subprocess.Process) -> Wreck:
+async def _read(process: Process) -> str:
     assert process.stdout is not None
+    piece = (await process.stdout.read(4096)).decode()
+    if not piece:
+        raise DemoError(f"the process that was to be killed ended by itself, with code {await process.wait()}")
+    return piece
+
+
+async def _watch(show: Show, process: Process) -> Wreck:
     came: list[tuple[float, str]] = []
     seen = ""
     while not came or time.monotonic() < came[0][0] + _ENOUGH_SECONDS or not show.service.payments(9):
-        piece = (await process.stdout.read(4096)).decode()
-        if not piece:
-            raise DemoError(f"the process that was to be killed ended by itself, with code {await process.wait()}")
+        piece = await _read(process)
         show.stage.stream(piece)
         came.append((time.monotonic(), piece))
         seen += piece

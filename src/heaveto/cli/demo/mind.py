@@ -66,6 +66,7 @@ _REPLIES: tuple[tuple[str, str | tuple[Piece, ...]], ...] = (
     ("happened to order 8", (call("check_refund", order=8),)),
     ("Refund order 9", (call("refund_order", order=9),)),
     ("order 9 go through", (call("check_refund", order=9),)),
+    ("Send a voucher over 500", (call("send_voucher", order=10, amount=500),)),
     ("How do I return a parcel", RETURNS),
     ("how long does a refund take", "Three days, once the parcel is here."),
     ("return it by boat", RETURNS),
@@ -87,6 +88,8 @@ def _about(result: Result) -> str:
             return f"I looked it up before doing anything again: order {order} was refunded once. No need to repeat it."
         case "check_refund", {"order": order, "payments": payments}:
             return f"Order {order} was refunded {payments} times."
+        case "send_voucher", {"amount": amount, "sent": True}:
+            return f"Approved, with a change: the voucher over {amount} is on its way."
         case name, content:
             return f"{name} says {content}."
 

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from heaveto.cli.demo.kill import killed
+from heaveto.cli.demo.kill import killed_at_work, killed_while_it_waits
 from heaveto.cli.demo.show import Show
 from heaveto.cli.demo.told import late_notes, notes, results, said_before
-from heaveto.cli.describe import report_in_words
+from heaveto.cli.describe import compact_json, report_in_words
+from heaveto.errors import AnswerConflictError
 from heaveto.events.contents import text_of
 from heaveto.events.records import (
     CallSettled,
@@ -23,8 +24,9 @@ from heaveto.events.records import (
     RunStarted,
     StopReport,
 )
-from heaveto.runner.config import RunConfig
-from heaveto.runner.run import StreamItem
+from heaveto.runner.application.config import RunConfig
+from heaveto.runner.handle import StreamItem
+from heaveto.runner.session.desk import Question
 
 T = TypeVar("T")
 USER = "al"
@@ -107,7 +109,7 @@ async def next_message(show: Show) -> None:
 
 async def kill_9(show: Show) -> None:
     """A process killed in the middle of a tool and of a stream; this one goes on with both runs."""
-    wreck = await killed(show)
+    wreck = await killed_at_work(show)
     show.stage.line("KILL", "kill -9, with a refund half done and an answer half said", "bad")
     before_tool = await show.log("bo", "killed-tool", "the log of the refund, as the dead process left it")
     before_text = await show.log("cy", "killed-text", "the log of the answer, as the dead process left it")
@@ -199,6 +201,47 @@ async def late_result(show: Show) -> None:
     show.check_accepted(first)
 
 
+async def question(show: Show) -> None:
+    """A question to a person: its process is killed, it is answered in this one, twice and then otherwise."""
+    first = len(show.emulator.exchanges)
+    status = await killed_while_it_waits(show)
+    show.stage.line("KILL", f"the run is {status}, and its process is killed; a day goes by", "bad")
+    questions = await show.runner.questions(user_id="di", session_id="voucher")
+    for asked in questions:
+        show.stage.line("asks", f"may {asked.tool} run with {compact_json(asked.args)}?", "warn")
+    show.check("P8", "the question is there for any process", [asked.tool for asked in questions] == ["send_voucher"])
+    show.check("P5", "nothing was done before the yes", show.service.payments(10) == 0)
+    await _answer(show, questions[0], first)
+
+
+async def _answer(show: Show, asked: Question, first: int) -> None:
+    show.stage.line("Ann", "yes, but with an amount of 50")
+    run = await show.runner.attach(asked.run_id)
+    args = {**asked.args, "amount": 50}
+    counts = await show.runner.answer(asked.run_id, asked.question_id, args=args, by="ann")
+    await show.follow(run)
+    again = await show.runner.answer(asked.run_id, asked.question_id, args=args, by="ann")
+    refused = await _is_refused(show, asked)
+    records = await show.log("di", "voucher")
+    show.check("P8", "Ann's yes counts, also when it comes twice; Bob's no comes too late", again == counts and refused)
+    told = [result.content.get("executed_with_arguments") for result in results(show.last_request.body)]
+    show.check("P2", "the model is told with which arguments it was executed", told == [args])
+    one_start = sum(isinstance(record, CallStarted) for record in records) == 1
+    payments = show.service.payments(10)
+    show.check("P5", f"vouchers in the service's own books: {payments}", payments == 1 and one_start)
+    show.check_accepted(first)
+
+
+async def _is_refused(show: Show, asked: Question) -> bool:
+    show.stage.line("Bob", "no")
+    try:
+        await show.runner.answer(asked.run_id, asked.question_id, accept=False, by="bob")
+    except AnswerConflictError as error:
+        show.stage.line("refused", str(error), "quiet")
+        return True
+    return False
+
+
 async def accounts(show: Show) -> None:
     """Check what holds over all sessions of the demo."""
     endings: Counter[str] = Counter()
@@ -244,6 +287,11 @@ SCENES: tuple[tuple[str, str, Scene], ...] = (
         double_text,
     ),
     ("The late result", "The letter of scene 3 could not be stopped. Now it is printed.", late_result),
+    (
+        "A yes from a person",
+        "A voucher needs somebody's yes. The run waits in the store; no process has to.",
+        question,
+    ),
     ("The accounts", "What must hold over everything that happened above.", accounts),
 )
 

@@ -70,6 +70,11 @@ def tools(service: RefundService, printer: Printer) -> list[Tool | Callable[...,
         """Ask the refund service how often an order was refunded."""
         return {"order": order, "payments": service.payments(order)}
 
+    async def send_voucher(order: int, amount: int, ctx: ToolContext) -> dict[str, Any]:
+        """Send a voucher to the customer of an order. Needs a person's yes."""
+        service.pay(order, ctx.idempotency_key)
+        return {"order": order, "amount": amount, "sent": True}
+
     def print_letter(order: int) -> dict[str, Any]:
         """Print a letter to the customer: a blocking driver call that nothing can interrupt."""
         printer.page_done.wait()
@@ -79,7 +84,14 @@ def tools(service: RefundService, printer: Printer) -> list[Tool | Callable[...,
         """Print a parcel label."""
         return {"order": order, "printed": True}
 
-    return [lookup_order, refund_order, FunctionTool(check_refund, replay="safe"), print_letter, print_label]
+    return [
+        lookup_order,
+        refund_order,
+        FunctionTool(check_refund, replay="safe"),
+        FunctionTool(send_voucher, require_confirmation=True),
+        print_letter,
+        print_label,
+    ]
 
 
 def support_agent(service: RefundService, printer: Printer, model: Model) -> LlmAgent:

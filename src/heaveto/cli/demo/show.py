@@ -16,8 +16,8 @@ from heaveto.cli.demo.told import calls, results
 from heaveto.cli.describe import compact_json, one_line, parts_in_words
 from heaveto.events.contents import calls_of
 from heaveto.events.records import CallSettled, Delta, Message, Record
-from heaveto.runner.config import RunConfig
-from heaveto.runner.run import RecordReader, Run, StreamItem
+from heaveto.runner.application.config import RunConfig
+from heaveto.runner.handle import RecordReader, Run, StreamItem
 from heaveto.runner.runner import Runner
 from heaveto.testing.emulator import Emulator, Exchange
 
@@ -29,6 +29,7 @@ PROMISES = {
     "P5": "Effects are not doubled",
     "P6": "One run at a time, in order",
     "P7": "Every run has exactly one ending",
+    "P8": "What waits for a person outlives its process; the first answer counts",
 }
 _PATIENCE_SECONDS = 10.0
 

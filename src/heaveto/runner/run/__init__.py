@@ -1,0 +1,1 @@
+"""One run while this process carries it, from its agents' work to its one ending."""

@@ -1,0 +1,1 @@
+"""Tasks and threads: work that outlives its waiter, that blocks, that does not want to end."""
