@@ -8,7 +8,7 @@ from heaveto.core.repair import Call, Made, Options, Result, decide
 from heaveto.core.repair.steps import Place
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.gemini import GeminiFormat
-from heaveto.histories.glance import CALLS, RESULTS, SAID, UNCLEAR, WORDS, Seen, glance, sight
+from heaveto.histories.glance import CALLS, RESULTS, SAID, UNCLEAR, WORDS, Seen, glance, sight_with
 from heaveto.histories.parts import Repaired, is_apart, put_back
 from heaveto.histories.profiles import profile_named
 from heaveto.histories.work import Body, Work, is_body, text_of
@@ -36,7 +36,7 @@ def repair_dangling_tool_calls(contents: list[Any]) -> int:
 
 def repaired_in_parts(form: ContentsFormat, contents: list[Any]) -> Repaired | None:
     """Repair what a glance does not find in order, by itself; None if that would not be the same."""
-    seen = glance(contents, sight(_PROFILE, _look, form.stretch(_PROFILE)))
+    seen = glance(contents, sight_with(_PROFILE, _look, form.stretch(_PROFILE)))
     picked = seen.pick(contents)
     if len(picked) == len(contents):
         return None

@@ -60,7 +60,7 @@ class Sight(NamedTuple):
     quiet: re.Pattern[str]
 
 
-def sight(profile: Profile, look: Look, stretch: str) -> Sight:
+def sight_with(profile: Profile, look: Look, stretch: str) -> Sight:
     """Return what a glance needs, from the pattern of a quiet stretch.
 
     The first and the last stretch of a history are never quiet, because a provider wants more of both ends.

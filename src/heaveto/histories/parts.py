@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from heaveto.core.repair import Change
-from heaveto.core.repair.decide import Carry
+from heaveto.core.repair.decision import Carry
+from heaveto.core.repair.report import change_at
 from heaveto.histories.glance import Glance
 
 
@@ -53,5 +54,5 @@ def put_back(history: list[Any], seen: Glance, done: Repaired) -> Repaired:
         while done_to < len(done.origins) and places[done.origins[done_to]] < at:
             messages.append(done.messages[done_to])
             done_to += 1
-    changes = [change.at(places[change.index]) for change in done.changes]
+    changes = [change_at(places[change.index], change) for change in done.changes]
     return Repaired([*messages, *history[at:]], changes, done.carry)

@@ -27,13 +27,14 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     known: str = ""
 
-    def at(self, index: int) -> Change:
-        """Return the same change at another place."""
-        return Change(self.rule, index, self.action, self.call_id, self.name, self.known)
-
     def __str__(self) -> str:
         about = f" {self.name or 'call'} {self.call_id}".rstrip() if self.call_id or self.name else ""
         return f"{self.rule} at {self.index}: {self.action}{about}{f' ({self.known})' if self.known else ''}"
+
+
+def change_at(index: int, change: Change) -> Change:
+    """Return the same change at another place."""
+    return Change(change.rule, index, change.action, change.call_id, change.name, change.known)
 
 
 class RepairReport(msgspec.Struct, frozen=True):

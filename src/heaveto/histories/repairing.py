@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 import msgspec
 
 from heaveto.core.repair import Options, RepairReport, decide
-from heaveto.core.repair.decide import Carry
+from heaveto.core.repair.decision import Carry
 from heaveto.core.repair.rules import Why, no_results
 from heaveto.errors import ConfigError, InvalidHistoryError
 from heaveto.events.contents import Json
@@ -19,7 +19,7 @@ from heaveto.histories.bodies import policy_for, settle_body
 from heaveto.histories.chat import ChatFormat
 from heaveto.histories.foreign import require_own
 from heaveto.histories.gemini import GeminiFormat
-from heaveto.histories.glance import SIGNED, Sight, calls_in_order, glance, sight
+from heaveto.histories.glance import SIGNED, Sight, calls_in_order, glance, sight_with
 from heaveto.histories.parts import Repaired, is_apart, put_back
 from heaveto.histories.profiles import Family, Profile, profile_named
 from heaveto.histories.responses import ResponsesFormat
@@ -183,7 +183,7 @@ def repair_in_parts(work: Work, history: list[Body], options: Options) -> Repair
 def sight_of(profile: Profile) -> Sight:
     """Return what a glance at a provider's histories needs."""
     chosen = _FORMATS[profile.family]
-    return sight(profile, chosen.looker(profile), chosen.stretch(profile))
+    return sight_with(profile, chosen.looker(profile), chosen.stretch(profile))
 
 
 def seen_in_order(part: list[Any], seen_by: Sight, before: Carry) -> Carry | None:
