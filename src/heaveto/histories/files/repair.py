@@ -68,7 +68,7 @@ def repair_file(data: bytes, provider: str | None = None) -> FileRepair:
 def _is_lines(lines: list[RawLine]) -> bool:
     """Whether a file is one of lines: more than one object, each in a line, or one that only such files have."""
     filled = [line for line in lines if not line.is_blank]
-    values = [line.value for line in filled if line.value is not None]
+    values = [value for line in filled if (value := line.value) is not None]
     if not filled or not values:
         return False
     if len(filled) == 1:
@@ -118,7 +118,7 @@ def _unreadable(text: str) -> list[str]:
 
 
 def _repaired_lines(data: bytes, raw: list[RawLine], provider: str | None) -> FileRepair:
-    values = [line.value for line in raw if line.value is not None]
+    values = [value for line in raw if (value := line.value) is not None]
     kind = kind_of(values)
     agent = _AGENTS.get(kind)
     ids = agent.ids if agent is not None else ("uuid", "id") if kind == "unknown" else ()
