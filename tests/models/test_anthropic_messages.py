@@ -24,7 +24,7 @@ from heaveto.runner.runner import Runner
 from heaveto.stores.memory import MemoryStore
 from heaveto.testing.emulator import Emulator
 from heaveto.testing.model_contract import ASK, answered, ask, with_turns
-from heaveto.testing.script import call, fault, finish, gate, give, hang, say, think, usage
+from heaveto.testing.script import call, cut, fault, finish, gate, give, hang, say, think, usage
 
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "ü"}}
 FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"encrypted_content": "x"}]}
@@ -149,11 +149,51 @@ async def test_a_stopped_answer_has_its_input_exactly() -> None:
     assert report.usage == Usage(123, 100, cached_tokens=23, cache_write_tokens=50, estimated=True, cost=50 + 100)
 
 
-async def test_an_error_in_the_continuation_is_not_retried_from_the_start() -> None:
-    """The answer had begun: it is kept, and not asked for twice (F63)."""
+BUSY = [fault("busy", status=529), fault("busy", status=429), cut(), (usage(7), fault("busy", status=529))]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("trouble", BUSY, ids=["overloaded", "too many", "lost", "overloaded behind its start"])
+async def test_a_continuation_that_comes_to_nothing_is_sent_again(trouble: Any, stream: bool) -> None:
+    """The same request, as often as any other: what was said before it stays (F22, F63)."""
+    again = (HAVING_FOUND, say("So."), usage(30, 4))
+    async with Emulator(PAUSED, trouble, trouble, again, strict_unconfirmed=True) as emulator:
+        model = connect(emulator, stream=stream)
+        ended, (message,) = await run_it(model, model_retries=2, retry_backoff_seconds=0)
+        await model.aclose()
+    bodies = [exchange.body for exchange in emulator.exchanges]
+    assert bodies[1] == bodies[2] == bodies[3]
+    assert [type(part) for part in message.parts] == [Text, ProviderCall, ProviderResult, Text]
+    assert (ended.outcome, message.usage) == ("completed", Usage(40, 6))
+    emulator.assert_done()
+
+
+async def test_retries_of_an_answer_are_those_of_all_its_requests() -> None:
+    """A server that stays overloaded ends the run; what was said is kept."""
+    busy = fault("busy", status=529)
+    async with Emulator(busy, PAUSED, busy, busy, strict=False) as emulator:
+        model = connect(emulator)
+        ended, (message,) = await run_it(model, model_retries=2, retry_backoff_seconds=0)
+        await model.aclose()
+    assert (ended.outcome, len(emulator.exchanges)) == ("failed", 4)
+    assert message.interrupted is not None and message.parts[0] == Text(text="Well:")
+
+
+async def test_who_only_reads_gets_the_error_of_a_continuation() -> None:
+    """Nobody asks a dead server for ever because he did not know of it."""
     async with Emulator(PAUSED, fault("busy", status=529), strict=False) as emulator:
         model = connect(emulator)
-        ended, (message,) = await run_it(model, model_retries=3)
+        with pytest.raises(ModelError, match="busy"):
+            await ask(model)
+        assert len(emulator.exchanges) == 2
+        await model.aclose()
+
+
+async def test_an_error_behind_what_a_continuation_said_is_not_retried() -> None:
+    """The answer had gone on: it is kept, and not asked for twice (F63)."""
+    async with Emulator(PAUSED, (HAVING_FOUND, fault("busy", status=529)), strict=False) as emulator:
+        model = connect(emulator)
+        ended, (message,) = await run_it(model, model_retries=3, retry_backoff_seconds=0)
         await model.aclose()
     assert (ended.outcome, len(emulator.exchanges)) == ("failed", 2)
     assert message.parts[0] == Text(text="Well:") and message.usage is not None and message.usage.estimated

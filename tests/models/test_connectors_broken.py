@@ -365,17 +365,14 @@ async def test_usage_that_is_no_count_is_none() -> None:
     assert assembled.usage == Usage(12, 0)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="The projection fits ids to what all providers take, so a held call of 41 to 64 characters is lost.",
-)
-async def test_a_held_call_with_a_long_id_is_answered_by_its_own_id() -> None:
-    """Responses takes 64 characters (R10). As it is the request is refused, and the conversation sent whole instead."""
+@pytest.mark.parametrize("provider_id", ["c" * 41, "c" * 50, "c" * 64])
+async def test_a_held_call_with_a_long_id_is_answered_by_its_own_id(provider_id: str) -> None:
+    """Responses takes 64 characters (R10), and knows the call that it holds only by its own id (F20)."""
 
     def look() -> str:
         return "ok"
 
-    async with Emulator(raw_call("look", "{}", provider_id="c" * 50), say("done")) as emulator:
+    async with Emulator(raw_call("look", "{}", provider_id=provider_id), say("done")) as emulator:
         model = OpenAIResponses("m", base_url=emulator.openai_url, held=True)
         async with Runner(LlmAgent("root", model, tools=[look])) as runner:
             run = await runner.start(user_id="u", session_id="s", new_message="hi")
@@ -383,3 +380,22 @@ async def test_a_held_call_with_a_long_id_is_answered_by_its_own_id() -> None:
         await model.aclose()
         assert ended.outcome == "completed"
         assert [exchange.violation for exchange in emulator.exchanges] == [None, None]
+        assert [item["call_id"] for item in emulator.exchanges[1].body["input"]] == [provider_id]
+
+
+async def test_held_calls_whose_ids_repeat_are_answered_by_them() -> None:
+    """Some servers have one id for all calls: the provider holds both, the log tells them apart (F20)."""
+
+    def look() -> str:
+        return "ok"
+
+    steps = (raw_call("look", "{}", provider_id="same"), raw_call("look", "{}", provider_id="same"), say("done"))
+    async with Emulator(*steps) as emulator:
+        model = OpenAIResponses("m", base_url=emulator.openai_url, held=True)
+        async with Runner(LlmAgent("root", model, tools=[look])) as runner:
+            run = await runner.start(user_id="u", session_id="s", new_message="hi")
+            assert await run.result() == "done"
+        await model.aclose()
+        sent = [exchange.body["input"] for exchange in emulator.exchanges[1:]]
+        assert [[item["call_id"] for item in items] for items in sent] == [["same"], ["same"]]
+        assert [exchange.violation for exchange in emulator.exchanges] == [None, None, None]

@@ -16,10 +16,11 @@ _ALL_WAYS: dict[str, list[dict[str, Any]]] = {
     "gemini": [{"vertex": True}],
     "gemini-3": [{"signatures": True, "vertex": True}],
     "gemini-2.5": [{"vertex": True}],
-    "mistral": [{"version": version} for version in (7, 11, 13, 15)],
+    "mistral": [{"version": version} for version in (13, 15)],
+    "mistral-11": [{"version": version} for version in (7, 11)],
     "bedrock": [{"family": family} for family in ("anthropic", "nova", "qwen", "other")],
 }
-_FORMATS = {"gemini-2.5": "gemini", "gemini-3": "gemini"}
+_FORMATS = {"gemini-2.5": "gemini", "gemini-3": "gemini", "mistral-11": "mistral"}
 LENIENT = ("minimax-anthropic",)
 """Formats of which little is known: what nobody has reported their validators let pass, and a repair does not."""
 

@@ -207,6 +207,7 @@ WRITERS: dict[str, Callable[..., History]] = {
     "qwen": chat,
     "minimax": chat,
     "mistral": chat,
+    "mistral-11": chat,
     "openai-responses": responses,
     "deepseek-responses": responses,
     "anthropic": anthropic,

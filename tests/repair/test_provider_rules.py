@@ -43,7 +43,7 @@ def test_openai_takes_any_string_for_arguments() -> None:
     assert repair(history, "openai")[0] is history
 
 
-@pytest.mark.parametrize("provider", sorted(name for name in WRITERS if not name.startswith("gemini")))
+@pytest.mark.parametrize("provider", sorted(set(WRITERS) - {"gemini", "gemini-2.5", "gemini-3", "mistral"}))
 def test_ids_that_a_format_does_not_take_are_replaced_on_both_sides(provider: str) -> None:
     """The same one each time, within charset and length (O11, R10, A6, B8, M1)."""
     long_id = "functions.search:0 " * 5
@@ -52,6 +52,39 @@ def test_ids_that_a_format_does_not_take_are_replaced_on_both_sides(provider: st
     assert "real" in str(result)
     assert long_id not in str(result)
     assert result == repaired(history, provider)
+
+
+def test_mistral_takes_any_id_but_none_and_its_older_tokenizers_nine_characters() -> None:
+    """M1: what the current models take stays as it is; an empty one and ``null`` are none."""
+    for call_id in ("call_0123456789012345678901234567890123456789", "null", ""):
+        history = chat([U(), asks(call_id), R(call_id, "real"), A(text="so"), STOP])
+        is_taken = call_id.startswith("call_")
+        assert (repaired(history, "mistral") is history) == is_taken
+        (call,) = repaired(history, "mistral-11")[1]["tool_calls"]
+        assert len(call["id"]) == 9
+        assert call["id"].isalnum()
+
+
+@pytest.mark.parametrize("mark_result", [False, True])
+def test_marks_for_the_cache_within_results_count(mark_result: bool) -> None:
+    """A26: the oldest go, wherever they stand."""
+    mark = {"cache_control": {"type": "ephemeral"}}
+    history: History = []
+    for number in range(5):
+        history += anthropic([U(f"u{number}"), asks(f"c{number}"), R(f"c{number}")])
+        block = history[-1]["content"][0]
+        block["content"] = [{"type": "text", "text": f"r{number}", **({} if mark_result else mark)}]
+        block |= mark if mark_result else {}
+    result = repaired([*history, *anthropic([A(text="so"), STOP])], "anthropic")
+    assert [index for index, message in enumerate(result) if "cache_control" in str(message)] == [5, 8, 11, 14]
+
+
+def test_a_mark_on_thinking_goes_and_the_thinking_stays() -> None:
+    """A26: the mark is not of what was signed."""
+    thought = {"type": "thinking", "thinking": "so", "signature": "c2ln"}
+    marked = [{**thought, "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "a"}]
+    history = [*anthropic([U()]), {"role": "assistant", "content": marked}, *anthropic([STOP])]
+    assert repaired(history, "anthropic")[1]["content"] == [thought, marked[1]]
 
 
 @pytest.mark.parametrize("provider", sorted(set(WRITERS) - {"minimax-anthropic"}))

@@ -88,13 +88,14 @@ _BEDROCK = Policy(
 )
 _MISTRAL = Policy(
     rules=_rules("M2", "M3", "M3", "M3", "M1", "M1"),
-    ids=IdRule(re.compile(r"[a-zA-Z0-9]{9}", re.ASCII), "alphanumeric"),
+    ids=IdRule(re.compile(r"(?!null\Z).+", re.DOTALL), "alphanumeric"),
     unique_in="turn",
 )
+_MISTRAL_11 = msgspec.structs.replace(_MISTRAL, ids=IdRule(re.compile(r"[a-zA-Z0-9]{9}", re.ASCII), "alphanumeric"))
 
 
-def _chat(name: str, **wishes: Any) -> Profile:
-    return Profile(name=name, family="chat", key="messages", policy=_CHAT, text_results=True, **wishes)
+def _chat(name: str, policy: Policy = _CHAT, **wishes: Any) -> Profile:
+    return Profile(name=name, family="chat", key="messages", policy=policy, text_results=True, **wishes)
 
 
 _PROFILES = (
@@ -103,10 +104,8 @@ _PROFILES = (
     _chat("kimi", reasoning_content="always"),
     _chat("qwen", json_arguments=True),
     _chat("minimax", json_arguments=True),
-    Profile(
-        name="mistral", family="chat", key="messages", policy=_MISTRAL, text_results=True, json_arguments=True,
-        ends_with_user=True, bridged=True,
-    ),
+    _chat("mistral", _MISTRAL, json_arguments=True, ends_with_user=True, bridged=True),
+    _chat("mistral-11", _MISTRAL_11, json_arguments=True, ends_with_user=True, bridged=True),
     Profile(name="openai-responses", family="responses", key="input", policy=_RESPONSES),
     Profile(
         name="deepseek-responses", family="responses", key="input", adjacent_items=True,

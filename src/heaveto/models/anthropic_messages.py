@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from heaveto.clock import Clock, SystemClock
-from heaveto.core.request import ModelRequest, Profile
+from heaveto.core.request import ModelProfile, ModelRequest
 from heaveto.errors import MissingExtraError, ModelError
 from heaveto.events.contents import Json
-from heaveto.models.base import Chunk, Model, PauseChunk
+from heaveto.models.base import Chunk, Model, PauseChunk, UsageChunk
 from heaveto.models.prices import Prices
 from heaveto.models.sdk import (
     STATUS_OF,
@@ -83,7 +83,7 @@ class AnthropicMessages(Model):
         clock: Clock | None = None,
     ) -> None:
         self.name = model
-        self.profile = Profile(name=provider)
+        self.profile = ModelProfile(name=provider)
         self._api_key, self._base_url = api_key, checked_address(base_url)
         self._timeout_seconds = timeout_seconds
         self.prices, self._stream, self._provider = prices, stream, provider
@@ -94,7 +94,7 @@ class AnthropicMessages(Model):
         given: AnthropicClient | None = None if client is None else client.with_options(max_retries=0)
         self._client: SdkClient[AnthropicClient] = SdkClient(self._connect, lambda made: made.close(), given)
 
-    async def generate(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+    async def generate(self, request: ModelRequest) -> AsyncGenerator[Chunk, bool | None]:
         """Stream the answer. Closing this generator, or cancelling who iterates it, closes the socket (F51).
 
         Raises:
@@ -105,13 +105,23 @@ class AnthropicMessages(Model):
         asked = body = {"model": self.name, **self._encoder.encode(request)}
         reader = AnthropicAnswerReader(provider=self._provider)
         while True:
-            with _mapped(self._clock, reader):
-                async with _answer(client, body, stream=self._stream) as events:
-                    async for event in events:
-                        refuse_error(event)
-                        for chunk in reader.feed(event):
-                            yield priced_chunk(self, chunk)
-            require_end(reader)
+            is_new = False
+            try:
+                with _mapped(self._clock, reader):
+                    async with _answer(client, body, stream=self._stream) as events:
+                        async for event in events:
+                            refuse_error(event)
+                            for chunk in reader.feed(event):
+                                is_new = is_new or not isinstance(chunk, UsageChunk)
+                                yield priced_chunk(self, chunk)
+                require_end(reader)
+            except ModelError as error:
+                # The first request is the runtime's to repeat. A further one is known only here.
+                may_repeat = error.retryable and body is not asked and not is_new
+                if not (may_repeat and (yield PauseChunk(error))):
+                    raise
+                reader.begin_again()
+                continue
             if not reader.is_paused:
                 break
             yield PauseChunk()

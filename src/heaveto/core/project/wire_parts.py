@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from heaveto.core.project.told import Call
-from heaveto.core.request import Profile
+from heaveto.core.request import ModelProfile
 from heaveto.core.wire_names import unique
 from heaveto.events.contents import (
     Blob,
@@ -27,7 +27,7 @@ class WireParts:
 
     __slots__ = ("_profile", "_used_ids")
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: ModelProfile) -> None:
         self._profile = profile
         self._used_ids: set[str] = set()
 
@@ -58,7 +58,10 @@ class WireParts:
         args = {} if part.defect else part.args
         if not self._made(part):
             return FunctionCall(call_id=wire_id, name=part.name, args=args)
-        return FunctionCall(call_id=wire_id, name=part.name, args=args, provider=part.provider, data=part.data)
+        return FunctionCall(
+            call_id=wire_id, name=part.name, args=args, provider=part.provider, data=part.data,
+            provider_id=part.provider_id if part.provider_id != wire_id else None,
+        )  # fmt: skip
 
     def _may_send(self, part: Part, answered: set[str]) -> bool:
         match part:

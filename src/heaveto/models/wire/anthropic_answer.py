@@ -62,6 +62,11 @@ class AnthropicAnswerReader:
         self._reason, self._usage, self._first = "", {}, self._next
         self._open.clear()
 
+    def begin_again(self) -> None:
+        """Forget what a request that came to nothing said of itself: it is sent again."""
+        self._reason, self._usage, self._next = "", {}, self._first
+        self._open.clear()
+
     def feed(self, event: object) -> list[Chunk]:
         """Return the chunks of one streamed event, or of a whole message."""
         body = as_object(event)

@@ -29,15 +29,20 @@ _BODY = msgspec.json.Decoder(Item)
 _CALLS = ("function_call", "custom_tool_call")
 _COMPLETE = ("web_search_call",)
 """Items of the provider that are taken back without encrypted content, and without their ids."""
+_NO_IDS: Mapping[str, str] = {}
 _KEPT_BY_PROVIDER = ("id", "created_by")
 """Fields of an item that refer to what the provider stores; refused where it does not (R6, R9, R11)."""
 
 
 class _Form(NamedTuple):
-    """The wire form of a turn: each of its items as JSON, and the ids of its calls of custom tools."""
+    """The wire form of a turn: its items as JSON, the ids of its calls of custom tools, and its calls' own ids.
+
+    `held_ids` has the provider's ids of its calls, by those on the wire, where they differ.
+    """
 
     items: list[msgspec.Raw]
     custom: frozenset[str]
+    held_ids: Mapping[str, str]
 
 
 class OpenAIResponsesEncoder:
@@ -89,19 +94,20 @@ class OpenAIResponsesEncoder:
         return msgspec.json.encode({**body, **_settings(request.generation), **(settings or {})})
 
     def _forms(self, request: ModelRequest, held: Held | None) -> Iterator[_Form]:
-        turns, custom = iter(request.turns), frozenset[str]()
+        turns, custom, held_ids = iter(request.turns), frozenset[str](), _NO_IDS
         if held is not None and held.turns:
             turns = islice(request.turns[held.turns - 1 :], 1, None)
-            custom = self._memory.form(request.turns[held.turns - 1]).custom
+            answer = self._memory.form(request.turns[held.turns - 1])
+            custom, held_ids = answer.custom, answer.held_ids
         for turn in turns:
             form = self._memory.form(turn)
-            yield _for_custom_tools(form, custom) if custom else form
-            custom = form.custom
+            yield _for_calls(form, custom, held_ids) if custom or held_ids else form
+            custom, held_ids = form.custom, _NO_IDS
 
     def _form(self, turn: Turn) -> _Form:
         items = self._items(turn)
         custom = frozenset(item["call_id"] for item in items if item.get("type") == "custom_tool_call")
-        return _Form(_raw(items), custom)
+        return _Form(_raw(items), custom, _held_ids(turn))
 
     def _items(self, turn: Turn) -> list[Item]:
         match turn.role:
@@ -179,13 +185,26 @@ def _in_whole_units(items: list[Item | None]) -> list[Item]:
     return kept[::-1]
 
 
-def _for_custom_tools(form: _Form, custom: frozenset[str]) -> _Form:
-    """A custom tool's call wants an output of its own type (R2)."""
+def _held_ids(turn: Turn) -> Mapping[str, str]:
+    """Return the ids by which the provider knows the calls of its answer: it does not see those that we give them."""
+    calls = [part for part in turn.parts if isinstance(part, FunctionCall)]
+    ids = {wire_id(call.call_id): call.provider_id or call.call_id for call in calls if call.provider}
+    return {on_wire: own for on_wire, own in ids.items() if own != on_wire} or _NO_IDS
+
+
+def _for_calls(form: _Form, custom: frozenset[str], held_ids: Mapping[str, str]) -> _Form:
+    """A custom tool's call wants an output of its own type (R2), one that the provider holds the id that it has there.
+
+    On the wire ids are unique and within what all providers take; what is held is as the model said it.
+    """
     items = [_BODY.decode(item) for item in form.items]
     for item in items:
-        if item.get("call_id") in custom:
+        call_id: object = item.get("call_id")
+        if call_id in custom:
             item["type"] = "custom_tool_call_output"
-    return _Form(_raw(items), form.custom)
+        if isinstance(call_id, str) and call_id in held_ids:
+            item["call_id"] = held_ids[call_id]
+    return _Form(_raw(items), form.custom, form.held_ids)
 
 
 def _user_block(part: Part) -> Item | None:

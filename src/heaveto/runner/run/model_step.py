@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import cast
 
 from msgspec.structs import replace
@@ -114,9 +115,28 @@ def _with_own_ids(live: LiveRun, parts: Sequence[Part], asked: Sequence[Part] = 
     return tuple(own)
 
 
+@dataclass(slots=True)
+class _Retries:
+    """What is left of the retries of one answer, all its requests together."""
+
+    live: LiveRun
+    left: int
+    pause: float
+
+    async def granted(self, error: ModelError) -> bool:
+        """Whether to ask again after an error that may pass; waits as long as the server wants before it says yes."""
+        if not error.retryable or self.left <= 0:
+            return False
+        self.left -= 1
+        wanted = error.retry_after_seconds
+        await self.live.services.clock.sleep(min(_MAX_BACKOFF_SECONDS, self.pause if wanted is None else wanted))
+        self.pause *= 2
+        return True
+
+
 async def _ask_with_retries(live: LiveRun, agent: LlmAgent, ctx: AgentContext, request: ModelRequest) -> Message:
     """Ask again after an error that may pass, as long as no answer was seen (F63) and no stop came (F159)."""
-    retries, pause = live.config.model_retries, live.config.retry_backoff_seconds
+    retries = _Retries(live, live.config.model_retries, live.config.retry_backoff_seconds)
     while True:
         live.check()
         _spend_call(live)
@@ -125,30 +145,25 @@ async def _ask_with_retries(live: LiveRun, agent: LlmAgent, ctx: AgentContext, r
             ids=live.services.ids,
         )  # fmt: skip
         try:
-            return await _stream(live, agent, draft)
+            return await _stream(live, agent, draft, retries)
         except ModelError as error:
             live.check()
             if draft.is_empty:
                 live.forget_draft(draft.message_id)
-            if not (error.retryable and retries > 0 and draft.is_empty):
+            if not (draft.is_empty and await retries.granted(error)):
                 raise
-            wanted = error.retry_after_seconds
-        retries -= 1
-        await live.services.clock.sleep(min(_MAX_BACKOFF_SECONDS, pause if wanted is None else wanted))
-        pause *= 2
 
 
-async def _stream(live: LiveRun, agent: LlmAgent, draft: LiveDraft) -> Message:
+async def _stream(live: LiveRun, agent: LlmAgent, draft: LiveDraft, retries: _Retries) -> Message:
     """Stream one answer. A draft with something in it stays with the run on every way out, so that it is kept."""
     live.check()
     live.drafts[draft.message_id] = draft
     # Closed in this task on every path, which closes the connection inside the generator (F51).
-    chunks = cast("AsyncGenerator[Chunk, None]", agent.model.generate(draft.request))
+    chunks = cast("AsyncGenerator[Chunk, bool]", agent.model.generate(draft.request))
     async with aclosing(chunks):
-        async for chunk in chunks:
-            if isinstance(chunk, PauseChunk):
-                live.check()
-                _spend_call(live)
+        is_repeated: bool | None = None
+        while (chunk := await _next(chunks, is_repeated)) is not None:
+            is_repeated = await _go_on(live, chunk, retries) if isinstance(chunk, PauseChunk) else None
             if draft.feed(chunk):
                 live.draft_grew(draft)
     live.check()
@@ -167,3 +182,23 @@ async def _stream(live: LiveRun, agent: LlmAgent, draft: LiveDraft) -> Message:
         model=(end.model if end is not None else "") or agent.model.name, seen=draft.request.seen,
         data=end.data if end is not None else None,
     )  # fmt: skip
+
+
+async def _next(chunks: AsyncGenerator[Chunk, bool], is_repeated: bool | None) -> Chunk | None:
+    try:
+        return await (anext(chunks) if is_repeated is None else chunks.asend(is_repeated))
+    except StopAsyncIteration:
+        return None
+
+
+async def _go_on(live: LiveRun, pause: PauseChunk, retries: _Retries) -> bool | None:
+    """Count the further request that an answer takes; where the last one failed, return whether it is repeated."""
+    live.check()
+    if pause.failed is None:
+        _spend_call(live)
+        return None
+    if not await retries.granted(pause.failed):
+        return False
+    live.check()
+    _spend_call(live)
+    return True
