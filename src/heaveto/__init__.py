@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from heaveto.artifacts.in_store import StoreArtifacts
     from heaveto.core.project import project
     from heaveto.core.repair.report import RepairReport
-    from heaveto.core.request import Generation, ModelRequest, Profile
+    from heaveto.core.request import Generation, ModelProfile, ModelRequest
     from heaveto.core.validate import Violation, validate
     from heaveto.errors import (
         AnswerError,
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
         Usage,
     )
     from heaveto.histories.dangling import repair_dangling_tool_calls
-    from heaveto.histories.held import settle_held_calls
-    from heaveto.histories.repair import repair
     from heaveto.histories.repairer import Repairer
+    from heaveto.histories.repairing import repair
     from heaveto.models.anthropic_messages import AnthropicMessages
     from heaveto.models.base import Model
     from heaveto.models.gemini import Gemini
+    from heaveto.models.held_calls import settle_held_calls
     from heaveto.models.litellm import LiteLLM
     from heaveto.models.openai_chat import OpenAIChat
     from heaveto.models.openai_responses import OpenAIResponses
@@ -88,7 +88,7 @@ _HOMES = {
     "heaveto.artifacts.in_store": ("StoreArtifacts",),
     "heaveto.core.project": ("project",),
     "heaveto.core.repair.report": ("RepairReport",),
-    "heaveto.core.request": ("Generation", "ModelRequest", "Profile"),
+    "heaveto.core.request": ("Generation", "ModelProfile", "ModelRequest"),
     "heaveto.core.validate": ("Violation", "validate"),
     "heaveto.errors": (
         "AnswerError",
@@ -116,12 +116,12 @@ _HOMES = {
         "Usage",
     ),
     "heaveto.histories.dangling": ("repair_dangling_tool_calls",),
-    "heaveto.histories.held": ("settle_held_calls",),
-    "heaveto.histories.repair": ("repair",),
+    "heaveto.histories.repairing": ("repair",),
     "heaveto.histories.repairer": ("Repairer",),
     "heaveto.models.anthropic_messages": ("AnthropicMessages",),
     "heaveto.models.base": ("Model",),
     "heaveto.models.gemini": ("Gemini",),
+    "heaveto.models.held_calls": ("settle_held_calls",),
     "heaveto.models.litellm": ("LiteLLM",),
     "heaveto.models.openai_chat": ("OpenAIChat",),
     "heaveto.models.openai_responses": ("OpenAIResponses",),
@@ -150,8 +150,8 @@ __all__ = [
     "Blob", "CallSettled", "CallStarted", "ClientTool", "CommandTool", "Compaction", "Confirmation", "Content", "Delta",
     "FileArtifacts", "FileRef", "FunctionCall", "FunctionTool", "Gemini", "Generation", "HeavetoError", "Hold",
     "InDoubtError", "LiteLLM", "LlmAgent", "LoadArtifactTool", "LongRunningFunctionTool", "LoopAgent", "MemoryStore",
-    "Message", "Model", "ModelError", "ModelRequest", "OpenAIChat", "OpenAIResponses", "ParallelAgent", "Paused",
-    "Plugin", "Profile", "Question", "Record", "RepairReport", "Repairer", "Reply", "RequestInputTool",
+    "Message", "Model", "ModelError", "ModelProfile", "ModelRequest", "OpenAIChat", "OpenAIResponses", "ParallelAgent",
+    "Paused", "Plugin", "Question", "Record", "RepairReport", "Repairer", "Reply", "RequestInputTool",
     "ResumabilityConfig", "Retry", "Run", "RunCancelled", "RunConfig", "RunEnd", "RunEnded", "RunFailedError",
     "RunPausedError", "RunStarted", "RunStream", "Runner", "SequentialAgent", "SessionKey", "SqliteStore", "StopReport",
     "Store", "StoreArtifacts", "Text", "Thought", "Tool", "ToolContext", "ToolFatalError", "Toolset", "Usage",

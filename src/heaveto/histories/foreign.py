@@ -7,7 +7,6 @@ written anew. What then is wrong with pairs, ids and ends is repaired as everywh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from heaveto.core.repair import Change
@@ -15,7 +14,7 @@ from heaveto.core.wire_marks import Family, Mark, foreign_mark, marks_of
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.neutral import reading_of
 from heaveto.histories.profiles import Profile
-from heaveto.histories.work import Body, is_body
+from heaveto.histories.work import Body, Work, is_body
 from heaveto.histories.writers import written
 
 NAMES: dict[Family, str] = {
@@ -68,16 +67,16 @@ def _require_parts(history: list[Body]) -> None:
             )
 
 
-def convert(messages: Sequence[Body | None], profile: Profile) -> Converted | None:
+def convert(work: Work) -> Converted | None:
     """Return the messages with those of other formats written in this one; None if there are none."""
-    marks = [None if message is None else foreign_mark(message, profile.family) for message in messages]
-    if not any(marks):
+    family = work.profile.family
+    marks = {place: mark for place, message in work.to_clean() if (mark := foreign_mark(message, family)) is not None}
+    if not marks:
         return None
     done = Converted()
-    for index, (message, mark) in enumerate(zip(messages, marks, strict=True)):
-        if message is None:
-            continue
-        told = [message] if mark is None else _converted(done, index, message, mark, profile)
+    for index, message in work.placed():
+        mark = marks.get(index)
+        told = [message] if mark is None else _converted(done, index, message, mark, work.profile)
         done.messages += told
         done.origins += [index] * len(told)
     return done
