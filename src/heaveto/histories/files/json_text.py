@@ -12,6 +12,7 @@ import msgspec
 
 from heaveto.histories.files.damage import (
     DamageKind,
+    encoded,
     with_valid_strings,
     with_valid_utf8,
     without_lone_surrogates,
@@ -89,6 +90,9 @@ def corrected(text: str, offset: int = 0) -> Found | None:
 
     None if it is more than that. The text of what is found is valid JSON and valid UTF-8.
     """
+    whole = object_in(encoded(text))
+    if whole is not None:
+        return Found(whole, offset, offset + len(text), text)
     kinds: list[DamageKind] = []
     valid = with_valid_utf8(text)
     if valid is not text and valid != text:

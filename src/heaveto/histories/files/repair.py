@@ -58,11 +58,12 @@ def repair_file(data: bytes, provider: str | None = None) -> FileRepair:
         return _unknown(data, "it is UTF-16, not UTF-8; convert it first")
     lines = raw_lines(data)
     if not _is_lines(lines):
+        lines = []  # the one line of a document holds all of it
         body = decoded(data.removeprefix(BOM))
         document = read_document(body)
         if document is not None and (document.elements or not document.damage):
             return _repaired_document(data, document, provider)
-    return _repaired_lines(data, lines, provider)
+    return _repaired_lines(data, lines or raw_lines(data), provider)
 
 
 def _is_lines(lines: list[RawLine]) -> bool:
