@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 
-from heaveto.core.request import ModelRequest, Profile
+from heaveto.core.request import ModelProfile, ModelRequest
 from heaveto.models.base import CallChunk, Chunk, EndChunk, Model, TextChunk
 
 
@@ -20,7 +20,7 @@ class InstantModel(Model):
     """Calls the tool once, then says that it is done."""
 
     name = "instant"
-    profile = Profile("fake")
+    profile = ModelProfile("fake")
 
     async def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         if request.turns[-1].role == "tool":
@@ -46,7 +46,7 @@ class AskingModel(Model):
     """Makes `messages` messages with `calls` calls each, then says that it is done."""
 
     name = "asking"
-    profile = Profile("fake")
+    profile = ModelProfile("fake")
     messages = 1
     calls = 1
 
@@ -63,7 +63,7 @@ class BusyModel(Model):
     """Calls a tool and gives it the user's text, as its `begun` or, to an agent, as its `request`."""
 
     name = "busy"
-    profile = Profile("fake")
+    profile = ModelProfile("fake")
 
     def __init__(self, tool: str) -> None:
         self._tool = tool
@@ -79,7 +79,7 @@ class EndlessModel(Model):
     """Streams a word about every millisecond until it is stopped."""
 
     name = "endless"
-    profile = Profile("fake")
+    profile = ModelProfile("fake")
 
     async def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         while True:
@@ -91,7 +91,7 @@ class WaitingModel(Model):
     """Answers nothing until its gate opens; `all_waiting` is set when `expected` requests wait."""
 
     name = "waiting"
-    profile = Profile("fake")
+    profile = ModelProfile("fake")
 
     def __init__(self, expected: int) -> None:
         self.gate = asyncio.Event()
@@ -111,7 +111,7 @@ class PacedModel(Model):
     """Streams a word every 100 ms, without end: about as fast as a slow model writes."""
 
     name = "paced"
-    profile = Profile("fake")
+    profile = ModelProfile("fake")
 
     async def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         while True:

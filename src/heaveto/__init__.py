@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from heaveto.artifacts.in_store import StoreArtifacts
     from heaveto.core.project import project
     from heaveto.core.repair.report import RepairReport
-    from heaveto.core.request import Generation, ModelRequest, Profile
+    from heaveto.core.request import Generation, ModelProfile, ModelRequest
     from heaveto.core.validate import Violation, validate
     from heaveto.errors import (
         AnswerError,
@@ -88,7 +88,7 @@ _HOMES = {
     "heaveto.artifacts.in_store": ("StoreArtifacts",),
     "heaveto.core.project": ("project",),
     "heaveto.core.repair.report": ("RepairReport",),
-    "heaveto.core.request": ("Generation", "ModelRequest", "Profile"),
+    "heaveto.core.request": ("Generation", "ModelProfile", "ModelRequest"),
     "heaveto.core.validate": ("Violation", "validate"),
     "heaveto.errors": (
         "AnswerError",
@@ -150,8 +150,8 @@ __all__ = [
     "Blob", "CallSettled", "CallStarted", "ClientTool", "CommandTool", "Compaction", "Confirmation", "Content", "Delta",
     "FileArtifacts", "FileRef", "FunctionCall", "FunctionTool", "Gemini", "Generation", "HeavetoError", "Hold",
     "InDoubtError", "LiteLLM", "LlmAgent", "LoadArtifactTool", "LongRunningFunctionTool", "LoopAgent", "MemoryStore",
-    "Message", "Model", "ModelError", "ModelRequest", "OpenAIChat", "OpenAIResponses", "ParallelAgent", "Paused",
-    "Plugin", "Profile", "Question", "Record", "RepairReport", "Repairer", "Reply", "RequestInputTool",
+    "Message", "Model", "ModelError", "ModelProfile", "ModelRequest", "OpenAIChat", "OpenAIResponses", "ParallelAgent",
+    "Paused", "Plugin", "Question", "Record", "RepairReport", "Repairer", "Reply", "RequestInputTool",
     "ResumabilityConfig", "Retry", "Run", "RunCancelled", "RunConfig", "RunEnd", "RunEnded", "RunFailedError",
     "RunPausedError", "RunStarted", "RunStream", "Runner", "SequentialAgent", "SessionKey", "SqliteStore", "StopReport",
     "Store", "StoreArtifacts", "Text", "Thought", "Tool", "ToolContext", "ToolFatalError", "Toolset", "Usage",

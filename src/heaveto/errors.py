@@ -2,57 +2,17 @@
 
     HeavetoError
     ├── InputError              the caller's value is not acceptable; nothing was written
-    │   ├── EmptyMessageError
-    │   ├── ArtifactNameError
-    │   ├── CallInMessageError
-    │   ├── InvalidHistoryError a history to be repaired has not the shape of its format
-    │   ├── IdempotencyConflictError
-    │   ├── RunIdTakenError
-    │   ├── AnswerInvalidError  an answer does not fit what was asked
-    │   └── NotSerializableError
     ├── ConfigError             the program is put together wrongly
-    │   ├── DuplicateNameError
-    │   ├── ToolDefinitionError
-    │   ├── CallbackAnswerError
-    │   ├── LoopStalledError
-    │   ├── WrongLoopError
-    │   ├── UnknownFormatError
-    │   ├── UnknownConnectorError
-    │   └── MissingExtraError
-    ├── NotFoundError           UnknownSessionError, UnknownRunError, UnknownCallError
-    ├── SessionBusyError        the busy policy is "reject" and the session is busy
-    ├── DetachError             a call cannot go into the background
-    ├── NotWaitingError         an answer to a call that waits for none
-    ├── AnswerConflictError     another answer came first
-    ├── RunnerClosedError       the runner is closing or closed
-    ├── RunFailedError          a run ended as failed; carries its ErrorInfo
-    ├── RunStoppedError         a run whose result was asked for was stopped; carries its StopReport
-    ├── LimitExceededError
-    │   └── LlmCallsLimitExceededError
-    ├── ModelError              the provider or the way to it failed
-    ├── ToolArgumentsError      a model's arguments do not fit a tool's schema
-    ├── ToolFatalError          raised by a tool to fail its run
-    ├── ToolTimeoutError        an attempt of a call took too long
-    ├── InDoubtError            raised by a tool that cannot tell whether it took effect
-    │   └── WorkerDiedError     the process that executed a call died
-    ├── NotTransportableError   a value cannot pass between processes
-    ├── RemoteError             stands for an error of a worker process
-    ├── CommandTimeoutError     a command took longer than its limit
-    ├── ToolsetError            a source of tools cannot be used
-    └── StoreError
-        ├── StoreOpenError      StoreCorruptError, StoreTooNewError
-        ├── StoreFullError
-        ├── StoreBusyError
-        ├── StoreClosedError
-        ├── RecordFormatError   a stored record cannot be read by this version
-        ├── DuplicateRecordError
-        ├── SessionExistsError
-        ├── SessionErasedError
-        ├── LogMovedError       a conditional append came too late
-        ├── GuardTakenError     a unique key was taken before
-        └── LeaseError          LeaseHeldError, StaleLeaseError
+    ├── NotFoundError           what was named does not exist
+    ├── LimitExceededError      a budget of a run is used up
+    ├── AnswerError             an answer to a waiting call is not acceptable
+    ├── InDoubtError            it is not known whether a call took effect
+    ├── StoreError              a store could not do what it was asked
+    │   ├── StoreOpenError      it cannot be opened at all
+    │   └── LeaseError          somebody else may write the session
+    └── and those of runs, models, tools and toolsets, which stand alone
 
-    RunCancelled (BaseException): the signal that travels through user code when its run was stopped.
+    RunCancelled, CallWaits (BaseException): signals that travel through user code, which must let them pass.
 
 Whether trying again may help is data: `retryable`. `code` is stable and made for machines.
 """
@@ -66,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from heaveto.events.records import Answered, Cause, ErrorInfo, SessionKey, StopReport, WaitingCall
-    from heaveto.tools.command import CommandResult
+    from heaveto.tools.command.result import CommandResult
 
 
 def _meant(name: str, known: Iterable[str], suffix: str = "") -> str:
@@ -352,6 +312,66 @@ class DetachError(HeavetoError):
         self.call_id = call_id
 
 
+class SessionWaitingError(HeavetoError):
+    """Runs of the session wait for answers, and ``on_text="reject"``. Nothing was written. Answer, or change that."""
+
+    def __init__(self, key: SessionKey, run_ids: tuple[str, ...]) -> None:
+        super().__init__(f"session {key} waits for answers, in run {', '.join(run_ids)}")
+        self.key, self.run_ids = key, run_ids
+
+
+class RunPausedError(HeavetoError):
+    """The result of a run was asked for that waits for answers. `waiting` lists them; `Runner.answer` gives one."""
+
+    def __init__(self, run_id: str, waiting: tuple[WaitingCall, ...]) -> None:
+        calls = ", ".join(f"{call.name} ({call.call_id})" for call in waiting)
+        super().__init__(f"run {run_id} waits for answers: {calls}")
+        self.run_id, self.waiting = run_id, waiting
+
+
+class RunnerClosedError(HeavetoError):
+    """The runner is closing or closed and takes no new runs. Use another runner."""
+
+    def __init__(self) -> None:
+        super().__init__("the runner is closed and takes no new runs")
+
+
+class RunFailedError(HeavetoError):
+    """A run ended as failed. `error` says with what; where it failed in this process, `__cause__` is the original."""
+
+    def __init__(self, run_id: str, error: ErrorInfo) -> None:
+        super().__init__(f"run {run_id} failed: {error.type}: {error.message}")
+        self.run_id, self.error = run_id, error
+        self.retryable = error.retryable
+
+
+class RunStoppedError(HeavetoError):
+    """A run whose result was asked for was stopped. `report` says what the stop found; what was said is in its log."""
+
+    def __init__(self, run_id: str, report: StopReport) -> None:
+        by = f" by {report.by}" if report.by else ""
+        super().__init__(f"run {run_id} was stopped{by}: {report.cause}")
+        self.run_id, self.report = run_id, report
+
+
+class LimitExceededError(HeavetoError):
+    """A budget of the run is used up. Raise the limit, or set ``on_limit="stop"`` to end such runs quietly."""
+
+    def __init__(self, what: str, limit: float) -> None:
+        super().__init__(f"the run's limit of {limit:g} {what} is used up")
+        self.what, self.limit = what, limit
+
+
+class LlmCallsLimitExceededError(LimitExceededError):
+    """The run has made as many model calls as `max_llm_calls` allows."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__("model calls", limit)
+
+
+# --- answers ------------------------------------------------------------------------------------------------------
+
+
 class AnswerError(HeavetoError):
     """Base of errors about answers to waiting calls. Nothing was written."""
 
@@ -418,61 +438,7 @@ class AnswerInvalidError(AnswerError):
         self.call_id, self.problem = call_id, problem
 
 
-class SessionWaitingError(HeavetoError):
-    """Runs of the session wait for answers, and ``on_text="reject"``. Nothing was written. Answer, or change that."""
-
-    def __init__(self, key: SessionKey, run_ids: tuple[str, ...]) -> None:
-        super().__init__(f"session {key} waits for answers, in run {', '.join(run_ids)}")
-        self.key, self.run_ids = key, run_ids
-
-
-class RunPausedError(HeavetoError):
-    """The result of a run was asked for that waits for answers. `waiting` lists them; `Runner.answer` gives one."""
-
-    def __init__(self, run_id: str, waiting: tuple[WaitingCall, ...]) -> None:
-        calls = ", ".join(f"{call.name} ({call.call_id})" for call in waiting)
-        super().__init__(f"run {run_id} waits for answers: {calls}")
-        self.run_id, self.waiting = run_id, waiting
-
-
-class RunnerClosedError(HeavetoError):
-    """The runner is closing or closed and takes no new runs. Use another runner."""
-
-    def __init__(self) -> None:
-        super().__init__("the runner is closed and takes no new runs")
-
-
-class RunFailedError(HeavetoError):
-    """A run ended as failed. `error` says with what; where it failed in this process, `__cause__` is the original."""
-
-    def __init__(self, run_id: str, error: ErrorInfo) -> None:
-        super().__init__(f"run {run_id} failed: {error.type}: {error.message}")
-        self.run_id, self.error = run_id, error
-        self.retryable = error.retryable
-
-
-class RunStoppedError(HeavetoError):
-    """A run whose result was asked for was stopped. `report` says what the stop found; what was said is in its log."""
-
-    def __init__(self, run_id: str, report: StopReport) -> None:
-        by = f" by {report.by}" if report.by else ""
-        super().__init__(f"run {run_id} was stopped{by}: {report.cause}")
-        self.run_id, self.report = run_id, report
-
-
-class LimitExceededError(HeavetoError):
-    """A budget of the run is used up. Raise the limit, or set ``on_limit="stop"`` to end such runs quietly."""
-
-    def __init__(self, what: str, limit: float) -> None:
-        super().__init__(f"the run's limit of {limit:g} {what} is used up")
-        self.what, self.limit = what, limit
-
-
-class LlmCallsLimitExceededError(LimitExceededError):
-    """The run has made as many model calls as `max_llm_calls` allows."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__("model calls", limit)
+# --- models and tools ---------------------------------------------------------------------------------------------
 
 
 class ModelError(HeavetoError):

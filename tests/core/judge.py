@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from tests.core.logs import all_text, results
 
-from heaveto.core.request import ModelRequest, Profile, Turn
+from heaveto.core.request import ModelProfile, ModelRequest, Turn
 from heaveto.core.validate import Violation, anthropic, gemini, openai_chat, openai_responses
 from heaveto.events.contents import Content, FunctionCall, Text
 from heaveto.events.records import (
@@ -67,7 +67,7 @@ class Viewpoint(msgspec.Struct, frozen=True):
 
     agent: str
     branch: str
-    profile: Profile
+    profile: ModelProfile
 
     @property
     def is_isolated(self) -> bool:

@@ -11,7 +11,7 @@ from heaveto.core.answers import Decision
 from heaveto.core.close import Ending, Work, close_run
 from heaveto.core.fold import SessionState
 from heaveto.core.project import project
-from heaveto.core.request import ModelRequest, Profile, Turn, Turns
+from heaveto.core.request import ModelProfile, ModelRequest, Turn, Turns
 from heaveto.events.contents import Content, FunctionCall, Part, Text
 from heaveto.events.records import (
     Answered,
@@ -31,7 +31,7 @@ from heaveto.events.records import (
 )
 from heaveto.testing.request_check import find_breach
 
-ANTHROPIC = Profile("anthropic")
+ANTHROPIC = ModelProfile("anthropic")
 R = TypeVar("R", bound=Record)
 
 
@@ -116,7 +116,7 @@ class Log:
     def crash(self, run_id: str, **more: Any) -> list[Record]:
         return self.close(run_id, Ending("failed", "crash"), **more)
 
-    def told(self, agent: str = "a", profile: Profile = ANTHROPIC, *, branch: str = "") -> Turns:
+    def told(self, agent: str = "a", profile: ModelProfile = ANTHROPIC, *, branch: str = "") -> Turns:
         """Return what the agent's model is told now, accepted by every provider."""
         turns = project(self.records, agent, profile, branch=branch)
         breach = find_breach(ModelRequest(turns=turns))

@@ -197,6 +197,7 @@ wild_records = st.one_of(
     ),
     _record(Queued, input=wild_contents),
     _record(CancelRequested, cause=st.sampled_from(CAUSES)),
+    _record(CancelRequested, cause=st.just("user"), delivered=st.integers(0, 6)),
     _record(Paused, waiting=st.lists(_waiting, max_size=2).map(tuple), held=st.booleans()),
     _record(Answered, call_id=call_ids, decision=st.sampled_from(("approve", "deny", "value", "result"))),
     _record(PauseRequested),

@@ -14,7 +14,7 @@ from tests.core.strategies import FAMILIES, searched, signed_thought
 
 from heaveto.core.close import Ending
 from heaveto.core.project import View, project
-from heaveto.core.request import ModelRequest, Profile
+from heaveto.core.request import ModelProfile, ModelRequest
 from heaveto.events.contents import Content, FunctionCall, Opaque, ProviderCall, Thought, calls_of
 from heaveto.events.records import (
     CallSettled,
@@ -411,7 +411,7 @@ def test_signed_thinking_is_verbatim_or_gone(family: str, thoughts: bool) -> Non
     log.say("r1", signed, call("c1"), signed, call("c2"), provider="anthropic")
     log.cancel("r1")
     log.run("r2", "go on")
-    told = log.told(profile=Profile(family, thoughts))
+    told = log.told(profile=ModelProfile(family, thoughts))
     sent = [part for turn in told for part in turn.parts if isinstance(part, Thought)]
     assert len(sent) == (2 if family == "anthropic" and thoughts else 0)
     assert all(part is signed for part in sent)
@@ -540,7 +540,7 @@ def test_every_agents_request_is_projected() -> None:
     log.say("r1", call("deep"), author="helper", branch="@asks")
     for agent, branch in (("a", ""), ("b", ""), ("p1", "par.p1"), ("helper", "@asks")):
         for family in FAMILIES:
-            log.told(agent, Profile(family), branch=branch)
+            log.told(agent, ModelProfile(family), branch=branch)
     assert statuses(log) == ["denied", "ok", "unknown"]
     assert shape(log.told("helper", branch="@asks")) == "umt"
 

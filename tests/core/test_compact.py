@@ -11,7 +11,7 @@ from tests.core.strategies import FAMILIES, grammatical_logs, wild_logs
 from heaveto.core.compact import CompactionPoint, compaction_point
 from heaveto.core.fold import SessionState, effective, fold
 from heaveto.core.project import project
-from heaveto.core.request import Profile
+from heaveto.core.request import ModelProfile
 from heaveto.events.contents import Content
 from heaveto.events.records import (
     CallSettled,
@@ -161,7 +161,7 @@ def test_what_is_summarised_is_told_like_any_request() -> None:
     talk(log, "r1", "r2")
     summarise(log, 3, "r1 in short")
     talk(log, "r3")
-    turns = CompactionPoint(6).turns(log.records, "a", Profile("anthropic"))
+    turns = CompactionPoint(6).turns(log.records, "a", ModelProfile("anthropic"))
     text = all_text(list(turns))
     assert "r1 in short" in text and "ask r2" in text
     assert "ask r1" not in text and "r3" not in text
@@ -211,9 +211,9 @@ def test_the_point_lies_where_nothing_is_open(
         assert found.upto > max(summarised, default=0)
 
 
-@given(st.data(), grammatical_logs(max_runs=6), st.sampled_from(FAMILIES).map(Profile))
+@given(st.data(), grammatical_logs(max_runs=6), st.sampled_from(FAMILIES).map(ModelProfile))
 def test_a_summary_at_the_point_leaves_valid_requests_and_pending_calls(
-    data: st.DataObject, records: list[Record], profile: Profile
+    data: st.DataObject, records: list[Record], profile: ModelProfile
 ) -> None:
     """The prompt for it, and every later request, are accepted by the provider; no waiting call is lost (F12, F14)."""
     state = fold(records)
@@ -247,4 +247,4 @@ def test_a_point_can_be_asked_for_of_any_log(
     assert found == compaction_point(state, after_runs=after_runs, after_tokens=after_tokens, keep_runs=keep_runs)
     if found is not None:
         assert 1 <= found.upto <= state.last_seq
-        assert breach_of(list(found.turns(records, "a", Profile("openai"))), "openai") is None
+        assert breach_of(list(found.turns(records, "a", ModelProfile("openai"))), "openai") is None

@@ -12,11 +12,11 @@ from tests.core.strategies import grammatical_logs
 from tests.effort import examples
 
 from heaveto.core.project import View, project
-from heaveto.core.request import Held, ModelRequest, Profile
+from heaveto.core.request import Held, ModelProfile, ModelRequest
 from heaveto.events.contents import Content, FunctionCall
 from heaveto.events.records import Compacted, Message, Record, Rewound
 
-RESPONSES = Profile("openai-responses")
+RESPONSES = ModelProfile("openai-responses")
 
 
 def held_answer(log: Log, response_id: str, *parts: Any, **more: Any) -> Message:

@@ -20,14 +20,14 @@ from tests.core.strategies import FAMILIES, grammatical_logs
 from tests.effort import examples
 
 from heaveto.core.project import View, project
-from heaveto.core.request import Profile, Turn
+from heaveto.core.request import ModelProfile, Turn
 from heaveto.events.contents import Content
 from heaveto.events.records import CallStarted, Message, Record, RunStarted
 
 MANY = settings(max_examples=examples(2) * settings().max_examples)
 
 
-def viewpoints(records: Sequence[Record], profile: Profile) -> list[Viewpoint]:
+def viewpoints(records: Sequence[Record], profile: ModelProfile) -> list[Viewpoint]:
     """Everyone whose model was asked, and an agent that has never been."""
     known = {(record.author, record.branch) for record in records if isinstance(record, Message)}
     known -= {(author, branch) for author, branch in known if author == "user"}
@@ -38,14 +38,14 @@ def turns_of(view: Viewpoint, records: Sequence[Record]) -> list[Turn]:
     return list(project(records, view.agent, view.profile, branch=view.branch))
 
 
-profiles = st.sampled_from(FAMILIES).map(Profile)
+profiles = st.sampled_from(FAMILIES).map(ModelProfile)
 new_texts = st.sampled_from(("go on", "", " ", "what is 2+2?")) | st.text(max_size=20)
 
 
 @MANY
 @given(st.data(), grammatical_logs(), profiles, new_texts)
 def test_any_prefix_with_any_new_text_is_a_valid_request(
-    data: st.DataObject, records: list[Record], profile: Profile, text: str
+    data: st.DataObject, records: list[Record], profile: ModelProfile, text: str
 ) -> None:
     """Cut anywhere and continued with any text, a log projects to what the provider accepts (P1, F01, F02, F06)."""
     cut = data.draw(st.integers(0, len(records)))
@@ -59,7 +59,7 @@ def test_any_prefix_with_any_new_text_is_a_valid_request(
 
 @MANY
 @given(grammatical_logs(), profiles)
-def test_every_prefix_is_told_truly_and_completely(records: list[Record], profile: Profile) -> None:
+def test_every_prefix_is_told_truly_and_completely(records: list[Record], profile: ModelProfile) -> None:
     """At every record of a log: no result and no text is lost, no call and no ending is told as what it is not (P2)."""
     for view in viewpoints(records, profile):
         for cut in range(len(records) + 1):
@@ -72,7 +72,7 @@ def test_every_prefix_is_told_truly_and_completely(records: list[Record], profil
 
 @MANY
 @given(grammatical_logs(), profiles)
-def test_what_a_model_was_told_stays_as_it_was(records: list[Record], profile: Profile) -> None:
+def test_what_a_model_was_told_stays_as_it_was(records: list[Record], profile: ModelProfile) -> None:
     """A request is, turn by turn, the beginning of every later one: caches and signed thinking hold (P9)."""
     for view in viewpoints(records, profile):
         now = turns_of(view, records)
@@ -87,7 +87,7 @@ def test_what_a_model_was_told_stays_as_it_was(records: list[Record], profile: P
 @MANY
 @given(st.data(), grammatical_logs(rewrites=True), profiles)
 def test_a_view_that_follows_the_log_says_what_a_fresh_one_says(
-    data: st.DataObject, records: list[Record], profile: Profile
+    data: st.DataObject, records: list[Record], profile: ModelProfile
 ) -> None:
     """Incremental or anew, asked once or twice, the projection is the same, and the records are left alone (P1)."""
     before = copy.deepcopy(records)
@@ -103,7 +103,7 @@ def test_a_view_that_follows_the_log_says_what_a_fresh_one_says(
 @MANY
 @given(st.data(), grammatical_logs(rewrites=True), profiles, new_texts)
 def test_summaries_and_rewinds_leave_a_valid_request(
-    data: st.DataObject, records: list[Record], profile: Profile, text: str
+    data: st.DataObject, records: list[Record], profile: ModelProfile, text: str
 ) -> None:
     """A summary may cut anywhere, also through a batch of calls; a rewind may go anywhere (F12, F14)."""
     cut = data.draw(st.integers(0, len(records)))
@@ -115,7 +115,7 @@ def test_summaries_and_rewinds_leave_a_valid_request(
 
 
 @given(grammatical_logs(), profiles)
-def test_an_isolated_view_may_start_at_its_call(records: list[Record], profile: Profile) -> None:
+def test_an_isolated_view_may_start_at_its_call(records: list[Record], profile: ModelProfile) -> None:
     """What came before the call that an agent works for does not matter to it, so that it need not be read (P9)."""
     for view in viewpoints(records, profile):
         if not view.is_isolated:

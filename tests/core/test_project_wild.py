@@ -11,7 +11,7 @@ from tests.core.strategies import AGENTS, BRANCHES, FAMILIES, wild_logs
 from tests.effort import examples
 
 from heaveto.core.project import View, project
-from heaveto.core.request import ModelRequest, Profile
+from heaveto.core.request import ModelProfile, ModelRequest
 from heaveto.events.contents import Content
 from heaveto.events.records import CallSettled, Record, RunStarted
 from heaveto.testing.request_check import find_breach
@@ -19,13 +19,13 @@ from heaveto.testing.request_check import find_breach
 MANY = settings(max_examples=examples(2) * settings().max_examples)
 agents = st.sampled_from((*AGENTS, "stranger"))
 branches = st.sampled_from(BRANCHES)
-profiles = st.builds(Profile, st.sampled_from((*FAMILIES, "other")), st.booleans())
+profiles = st.builds(ModelProfile, st.sampled_from((*FAMILIES, "other")), st.booleans())
 
 
 @MANY
 @given(st.data(), wild_logs(), agents, branches, profiles, st.text(max_size=9))
 def test_any_prefix_of_any_log_is_a_valid_request(
-    data: st.DataObject, records: list[Record], agent: str, branch: str, profile: Profile, text: str
+    data: st.DataObject, records: list[Record], agent: str, branch: str, profile: ModelProfile, text: str
 ) -> None:
     """Orphans, repeated ids, settlements before starts, unknown runs: the request is valid all the same (F04, F20)."""
     cut = data.draw(st.integers(0, len(records)))
@@ -37,8 +37,10 @@ def test_any_prefix_of_any_log_is_a_valid_request(
 
 
 @MANY
-@given(wild_logs(), agents, branches, st.sampled_from((*FAMILIES, "other")).map(Profile))
-def test_one_request_suits_every_provider(records: list[Record], agent: str, branch: str, profile: Profile) -> None:
+@given(wild_logs(), agents, branches, st.sampled_from((*FAMILIES, "other")).map(ModelProfile))
+def test_one_request_suits_every_provider(
+    records: list[Record], agent: str, branch: str, profile: ModelProfile
+) -> None:
     """Turns made for one provider are accepted by all: a session may change its model at any time."""
     assert find_breach(ModelRequest(turns=project(records, agent, profile, branch=branch))) is None
 
@@ -46,7 +48,7 @@ def test_one_request_suits_every_provider(records: list[Record], agent: str, bra
 @MANY
 @given(wild_logs(), agents, branches, profiles)
 def test_following_the_log_and_reading_it_anew_agree(
-    records: list[Record], agent: str, branch: str, profile: Profile
+    records: list[Record], agent: str, branch: str, profile: ModelProfile
 ) -> None:
     """Record by record or all at once, once or twice, the turns are the same; records are not changed."""
     before = copy.deepcopy(records)
@@ -61,7 +63,7 @@ def test_following_the_log_and_reading_it_anew_agree(
 @MANY
 @given(wild_logs(), agents, branches, profiles)
 def test_nothing_is_told_as_a_success_that_did_not_succeed(
-    records: list[Record], agent: str, branch: str, profile: Profile
+    records: list[Record], agent: str, branch: str, profile: ModelProfile
 ) -> None:
     """A result without an error mark comes from a `succeeded` settlement, or says that it is pending (P2, F35)."""
     succeeded = [

@@ -11,7 +11,7 @@ from tests.core.strategies import FAMILIES, grammatical_logs, wild_logs
 
 from heaveto.core.fold import effective, fold
 from heaveto.core.project import project
-from heaveto.core.request import Profile
+from heaveto.core.request import ModelProfile
 from heaveto.core.rewind import check_point, not_undone, rewind_points
 from heaveto.errors import RewindPointError
 from heaveto.events.contents import Content
@@ -122,9 +122,9 @@ def test_points_and_effects_of_any_log(records: list[Record]) -> None:
             assert refused.value.before in points
 
 
-@given(st.data(), grammatical_logs(rewrites=True), st.sampled_from(FAMILIES).map(Profile))
+@given(st.data(), grammatical_logs(rewrites=True), st.sampled_from(FAMILIES).map(ModelProfile))
 def test_going_back_to_a_point_is_as_if_nothing_had_come_after(
-    data: st.DataObject, records: list[Record], profile: Profile
+    data: st.DataObject, records: list[Record], profile: ModelProfile
 ) -> None:
     """What the model is told, and the session's own state, are those of the time; the next request is valid (F12)."""
     points = sorted(rewind_points(records))

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.effort import examples
 
 from heaveto import LlmAgent, MemoryStore, Plugin, RunConfig, RunEnd, Runner, ToolContext
-from heaveto.core.request import ModelRequest, Profile
+from heaveto.core.request import ModelProfile, ModelRequest
 from heaveto.errors import SessionBusyError, UnknownRunError
 from heaveto.events.contents import text_of
 from heaveto.events.records import CallSettled, Message, Record, RunEnded, RunStarted, SessionKey
@@ -50,7 +50,7 @@ class HeldModel(Model):
     """A model whose answers the machine gives."""
 
     name = "held"
-    profile = Profile(name="scripted")
+    profile = ModelProfile(name="scripted")
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []

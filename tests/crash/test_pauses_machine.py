@@ -22,7 +22,7 @@ from tests.effort import examples
 from heaveto import AgentTool, App, FunctionTool, LlmAgent, MemoryStore, RunConfig, Runner, ToolContext
 from heaveto.core.fold import CallState, fold
 from heaveto.core.project import project
-from heaveto.core.request import ModelRequest, Profile
+from heaveto.core.request import ModelProfile, ModelRequest
 from heaveto.errors import AgentTreeChangedError, AnswerError, InputError, SessionWaitingError, UnknownCallError
 from heaveto.events.records import Answered, CallSettled, Record, Replay, RunEnded, RunStarted, SessionKey
 from heaveto.models.base import CallChunk, Chunk, EndChunk, TextChunk
@@ -323,7 +323,7 @@ class Pauses(RuleBasedStateMachine):
         for process in [*self.processes, *self.dead]:
             assert not process.model.breaches, process.model.breaches
         for agent in ("root", "sub"):
-            assert find_breach(ModelRequest(turns=project(log, agent, Profile("anthropic")))) is None
+            assert find_breach(ModelRequest(turns=project(log, agent, ModelProfile("anthropic")))) is None
         state = fold(log)
         assert listed == {call_id for call_id, known in state.calls.items() if known.is_waiting}
         for call in _all_calls(log):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heaveto.core.project import project
-from heaveto.core.request import ModelRequest, Profile, Turn
+from heaveto.core.request import ModelProfile, ModelRequest, Turn
 from heaveto.core.validate import gemini as rules
 from heaveto.errors import ModelError
 from heaveto.events.contents import (
@@ -60,7 +60,7 @@ def sent(*parts: Part, **options: Any) -> list[dict[str, Any]]:
         RunStarted(id="1", time=0.0, run_id="r", agent="a", input=Content.of("hi"), seq=1),
         Message(id="2", time=0.0, run_id="r", author="a", parts=parts, provider="gemini", seq=2),
     ]
-    turns = project(records, "a", Profile("gemini"))
+    turns = project(records, "a", ModelProfile("gemini"))
     contents = gemini.encode(ModelRequest(turns=turns), **options)["contents"]
     (made,) = [content for content in contents if content["role"] == "model"]
     return made["parts"]  # type: ignore[no-any-return]

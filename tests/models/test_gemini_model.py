@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import time
 from typing import Any
 
 import pytest
@@ -240,27 +238,6 @@ async def test_googles_own_stream_leaves_the_socket_open_when_it_is_closed() -> 
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(server.closed.get(), 0.2)
         client.close()
-
-
-async def test_a_stop_while_the_server_does_not_even_accept_closes_the_socket() -> None:
-    """The connection was made by the kernel, the request waits in its queue (F51)."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.setblocking(False)
-        model = Gemini("gemini-3-pro", api_key="k", base_url=f"http://127.0.0.1:{listener.getsockname()[1]}")
-        asking = asyncio.create_task(ask(model))
-        loop = asyncio.get_running_loop()
-        connection, _ = await loop.sock_accept(listener)
-        with connection:
-            connection.setblocking(False)
-            assert await loop.sock_recv(connection, 100_000)
-            stopped_at = time.monotonic()
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
-            async with asyncio.timeout(CLOSED_WITHIN_SECONDS):
-                while await loop.sock_recv(connection, 100_000):
-                    pass
-            print(f"\nconnecting: closed after {(time.monotonic() - stopped_at) * 1000:.1f} ms")
-        await model.aclose()
 
 
 async def test_settings_and_tools_of_gemini_itself_stand_beside_ours() -> None:

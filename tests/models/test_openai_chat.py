@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
-import time
 from typing import Any
 
 import pytest
@@ -21,7 +18,7 @@ from heaveto.models.prices import Prices
 from heaveto.models.sdk import retry_after_seconds
 from heaveto.models.wire.openai_chat_answer import ChatAnswerReader
 from heaveto.testing.emulator import Emulator
-from heaveto.testing.script import call, cut, fault, finish, raw_call, say, think, usage
+from heaveto.testing.script import call, fault, raw_call, say, think, usage
 
 ASK = ModelRequest(
     turns=[Turn("user", (Text(text="hi"),))],
@@ -29,7 +26,6 @@ ASK = ModelRequest(
     tools=(ToolDeclaration("look", "looks", {"type": "object", "properties": {}}),),
     generation=Generation(temperature=0.5),
 )
-CLOSED_WITHIN_SECONDS = 1.0
 
 
 class Clock:
@@ -118,21 +114,6 @@ async def test_a_broken_request_is_refused_with_the_providers_words() -> None:
     assert emulator.exchanges[0].violation is not None and emulator.exchanges[0].violation.rule == "O1"
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(
-    ("status", "retryable"), [(429, True), (503, True), (529, True), (408, True), (401, False), (404, False)]
-)
-async def test_statuses_become_model_errors(status: int, retryable: bool, stream: bool) -> None:
-    """Whether to try again is data; the connector itself never does."""
-    async with Emulator(fault("no", status=status, retry_after_seconds=7)) as emulator:
-        model = connect(emulator, stream=stream)
-        with pytest.raises(ModelError, match="no") as error:
-            await ask(model)
-        await model.aclose()
-    assert (error.value.status, error.value.retryable, error.value.retry_after_seconds) == (status, retryable, 7.0)
-    assert len(emulator.exchanges) == 1
-
-
 async def test_an_exhausted_quota_is_final_although_it_is_429() -> None:
     """Waiting does not help there."""
     no_money = fault("pay", status=429)
@@ -145,33 +126,6 @@ async def test_an_exhausted_quota_is_final_although_it_is_429() -> None:
     assert not error.value.retryable
 
 
-@pytest.mark.parametrize(
-    "broken", [cut(after_chunks=2), fault(after_chunks=2), fault("busy", status=529, after_chunks=2)]
-)
-async def test_a_stream_that_breaks_off_is_an_error_after_what_came(broken: Any) -> None:
-    """What was received before it was handed on (F30, F61)."""
-    received: list[str] = []
-    async with Emulator((say("abcd", chunks=4), broken)) as emulator:
-        model = connect(emulator)
-        with pytest.raises(ModelError) as error:
-            async for chunk in model.generate(ASK):
-                assert isinstance(chunk, TextChunk)
-                received.append(chunk.text)
-        await model.aclose()
-    assert (received, error.value.retryable) == (["a", "b"], True)
-
-
-async def test_a_limit_marks_the_answer_as_cut() -> None:
-    """Then the last call must not be executed (F30)."""
-    async with Emulator((raw_call("look", '{"at": "a'), finish("length", cut=True))) as emulator:
-        model = connect(emulator)
-        answer = await ask(model)
-        await model.aclose()
-    (part,) = answer.parts
-    assert isinstance(part, FunctionCall) and (part.defect, part.raw_args) == ("truncated", '{"at": "a')
-    assert answer.is_cut
-
-
 @pytest.mark.parametrize(("args", "defect"), [("[1]", "invalid"), ('{"a":', "invalid"), ("", "")])
 async def test_arguments_are_judged_strictly(args: str, defect: str) -> None:
     """Malformed ones make the call invalid, none at all are an empty object (F31)."""
@@ -180,29 +134,6 @@ async def test_arguments_are_judged_strictly(args: str, defect: str) -> None:
         (part,) = (await ask(model)).parts
         await model.aclose()
     assert isinstance(part, FunctionCall) and (part.defect, part.args) == (defect, {})
-
-
-async def test_a_stop_while_the_server_does_not_even_accept_closes_the_socket() -> None:
-    """The connection was made by the kernel, the request waits in its queue (F51)."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.setblocking(False)
-        model = OpenAIChat("m", base_url=f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
-        asking = asyncio.create_task(ask(model))
-        loop = asyncio.get_running_loop()
-        connection, _ = await loop.sock_accept(listener)
-        with connection:
-            connection.setblocking(False)
-            assert await loop.sock_recv(connection, 100_000)
-            stopped_at = time.monotonic()
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
-            async with asyncio.timeout(CLOSED_WITHIN_SECONDS):
-                while await loop.sock_recv(connection, 100_000):
-                    pass
-            print(
-                f"\nconnecting: the server saw the socket close after {(time.monotonic() - stopped_at) * 1000:.1f} ms"
-            )
-        await model.aclose()
 
 
 async def test_an_own_client_is_used_and_left_open() -> None:

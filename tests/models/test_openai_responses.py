@@ -12,10 +12,9 @@ from heaveto.events.contents import FunctionCall, FunctionResponse, Opaque, Text
 from heaveto.events.records import Usage
 from heaveto.ids import SystemIds
 from heaveto.models.assemble import Assembled, Assembler
-from heaveto.models.base import TextChunk
 from heaveto.models.openai_responses import OpenAIResponses
 from heaveto.models.prices import Prices
-from heaveto.testing import Emulator, call, cut, fault, finish, give, raw_call, say, think, usage
+from heaveto.testing import Emulator, call, fault, give, say, think, usage
 
 FAMILY = "openai-responses"
 USER = Turn("user", (Text(text="hi"),))
@@ -94,50 +93,6 @@ async def test_reasoning_and_a_search_survive_the_round_trip(stream: bool) -> No
     ]  # fmt: skip
     assert (items[1]["encrypted_content"], items[2]["action"]) == ("c2lnbmVk", SEARCH["action"])
     assert not any("id" in item for item in items)
-
-
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(
-    ("status", "retryable"), [(429, True), (503, True), (529, True), (408, True), (401, False), (404, False)]
-)
-async def test_statuses_become_model_errors(status: int, retryable: bool, stream: bool) -> None:
-    """Whether to try again is data; the connector itself never repeats a request."""
-    async with Emulator(fault("no", status=status, retry_after_seconds=7)) as emulator:
-        model = connect(emulator, stream=stream)
-        with pytest.raises(ModelError, match="no") as error:
-            await ask(model)
-        await model.aclose()
-    assert (error.value.status, error.value.retryable, error.value.retry_after_seconds) == (status, retryable, 7.0)
-    assert len(emulator.exchanges) == 1
-
-
-@pytest.mark.parametrize(
-    "broken", [cut(after_chunks=2), fault(after_chunks=2), fault("busy", status=529, after_chunks=2)]
-)
-async def test_a_stream_that_breaks_off_is_an_error_after_what_came(broken: Any) -> None:
-    """What was received before it was handed on (F30, F61)."""
-    received: list[str] = []
-    async with Emulator((say("abcd", chunks=4), broken)) as emulator:
-        model = connect(emulator)
-        with pytest.raises(ModelError) as error:
-            async for chunk in model.generate(ASK):
-                assert isinstance(chunk, TextChunk)
-                received.append(chunk.text)
-        await model.aclose()
-    assert (received, error.value.retryable) == (["a", "b"], True)
-    assert len(emulator.exchanges) == 1
-
-
-@pytest.mark.parametrize("stream", [True, False])
-async def test_a_limit_marks_the_answer_as_cut(stream: bool) -> None:
-    """Then the last call must not be executed (F30)."""
-    async with Emulator((raw_call("look", '{"at": "a'), finish("length", cut=True))) as emulator:
-        model = connect(emulator, stream=stream)
-        answer = await ask(model)
-        await model.aclose()
-    (part,) = answer.parts
-    assert isinstance(part, FunctionCall) and (part.defect, part.raw_args) == ("truncated", '{"at": "a')
-    assert answer.is_cut and answer.end is not None and answer.end.reason == "max_output_tokens"
 
 
 async def test_a_model_without_reasoning_is_asked_again_without_it() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from tests.core.strategies import AGENTS, grammatical_logs
 from tests.models import grammar
 
-from heaveto import Profile, Record, project, repair
+from heaveto import ModelProfile, Record, project, repair
 from heaveto.core.request import ModelRequest
 from heaveto.models.wire import anthropic, gemini, openai_chat, openai_responses
 
@@ -35,6 +35,6 @@ def test_encoded_requests_come_back_as_the_same_object(provider: str, request: M
 def test_projected_logs_come_back_as_the_same_object(provider: str, records: list[Record]) -> None:
     """Whatever a log holds, stops and late results included: each agent's request is repaired to itself (P1, F38)."""
     for agent in AGENTS:
-        body = ENCODERS[provider](ModelRequest(turns=project(records, agent, Profile(provider))))
+        body = ENCODERS[provider](ModelRequest(turns=project(records, agent, ModelProfile(provider))))
         repaired, report = repair(body, provider)
         assert repaired is body, str(report)

@@ -11,7 +11,7 @@ from tests.runner.desk import QUICK, Desk, Ends, Held, HeldThread, kinds, states
 
 from heaveto import RunConfig, ToolContext
 from heaveto.core.project import project
-from heaveto.core.request import Profile
+from heaveto.core.request import ModelProfile
 from heaveto.events.records import CallSettled, CallStarted, Message, Record, RunEnded
 from heaveto.stores.base import Store
 from heaveto.stores.memory import MemoryStore
@@ -594,7 +594,7 @@ async def test_a_loaded_log_projects_alike(desk: MakeDesk, store: Store) -> None
     await at.ask("next")
     records = await at.log()
     last = max(index for index, record in enumerate(records) if isinstance(record, Message))
-    again = project(records[: records[last].seq - 1], "root", Profile(name="scripted"))
+    again = project(records[: records[last].seq - 1], "root", ModelProfile(name="scripted"))
     assert list(again) == list(at.model.requests[-1].turns)
 
 

@@ -16,7 +16,7 @@ from tests.runner.desk import QUICK, SESSION, USER, Desk, Held, as_text
 from heaveto import AgentTool, Compaction, FunctionTool, LlmAgent, SequentialAgent
 from heaveto.core.compact import CompactionPoint, compaction_point
 from heaveto.core.fold import SessionState, effective, fold
-from heaveto.core.request import Profile
+from heaveto.core.request import ModelProfile
 from heaveto.errors import ConfigError
 from heaveto.events.contents import Content, text_of
 from heaveto.events.records import (
@@ -29,7 +29,7 @@ from heaveto.events.records import (
     SessionKey,
     Usage,
 )
-from heaveto.runner.application.compaction import ASK, HEADING
+from heaveto.runner.lane.summary import ASK, HEADING
 from heaveto.stores.base import Store
 from heaveto.stores.memory import MemoryData, MemoryStore
 from heaveto.testing import ScriptedModel, call, fault, gate, say, usage
@@ -450,5 +450,5 @@ def test_what_is_counted_is_what_a_search_finds() -> None:
 def test_a_point_may_lie_before_the_summary_that_covers_its_beginning() -> None:
     """What is asked of the writer then begins with that summary."""
     records = [*long_log(4), Compacted(id="c1", time=1.0, upto=3, seq=13, summary=Content.of("S"))]
-    turns = CompactionPoint(6).turns(records, "root", Profile("test"))
+    turns = CompactionPoint(6).turns(records, "root", ModelProfile("test"))
     assert [text_of(turn.parts) for turn in turns][:2] == ["Sm", "A"]

@@ -14,7 +14,7 @@ from tests.runner.desk import QUICK, SESSION, USER, Desk, Ends, Held, as_text
 from heaveto import Blob, FunctionTool, RunConfig, ToolContext
 from heaveto.core.fold import effective
 from heaveto.core.project import project
-from heaveto.core.request import Profile
+from heaveto.core.request import ModelProfile
 from heaveto.errors import (
     InputError,
     RewindPointError,
@@ -46,7 +46,7 @@ from heaveto.tools.outside import LongRunningFunctionTool
 MakeDesk = Callable[..., Desk]
 HERE: dict[str, Any] = {"user_id": USER, "session_id": SESSION}
 FORKED = "forked"
-PROFILE = Profile("test")
+PROFILE = ModelProfile("test")
 
 
 async def set_state(ctx: ToolContext, value: str) -> str:

@@ -25,8 +25,9 @@ from tests.runner.waiting import (
 
 from heaveto import Answered, ClientTool, FunctionTool, Hold, RequestInputTool, RunConfig, RunEnded, ToolContext
 from heaveto.errors import AnswerConflictError, AnswerExpiredError
+from heaveto.events.records import Queued
 from heaveto.stores.base import Store
-from heaveto.testing import FakeClock, call, say
+from heaveto.testing import FakeClock, call, gate, say
 
 MINUTE = 60.0
 
@@ -105,6 +106,26 @@ async def test_a_deadline_that_passed_while_no_process_lived(desk: MakeDesk, med
     assert await second.runner.recover() == [run.run_id]
     assert [ended.outcome for ended in await second.endings()] == ["completed"]
     assert statuses(await second.log()) == [("pay", "denied", "expired")]
+
+
+@pytest.mark.parametrize("medium", ["memory", "sqlite"])
+async def test_the_message_that_finds_a_passed_deadline_is_durable_at_once(
+    desk: MakeDesk, medium: Medium, tmp_path: Path
+) -> None:
+    """It stands in line behind the run that its arrival sets free, and `start` does not wait for that one (P4)."""
+    shelf, clock, door = Shelf(medium, tmp_path), FakeClock(), gate()
+    first = desk(call("pay"), store=shelf.store(), clock=clock, tools=[soon(Counted())])
+    run = await paused(first)
+    await first.runner.aclose()
+    later = FakeClock(clock.time() + 2 * MINUTE)
+    script = ((door, say("Not paid.")), say("And hello."))
+    second = desk(*script, store=shelf.store(), clock=later, tools=[soon(Counted())])
+    async with asyncio.timeout(10):
+        greeting = await second.start("Hello?")
+    assert [queued.run_id for queued in of(await second.log(), Queued)] == [greeting.run_id]
+    door.open()
+    assert await greeting.result() == "And hello."
+    assert [ended.run_id for ended in await second.endings()] == [run.run_id, greeting.run_id]
 
 
 @pytest.mark.parametrize("medium", ["memory", "sqlite"])

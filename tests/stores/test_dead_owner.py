@@ -32,7 +32,7 @@ def test_the_file_of_a_dead_owner_stays_until_its_beat_is_seen_to_be_gone(tmp_pa
         file_of(store).touch()
         connection.execute(sql.UPSERT_OWNER, (DEAD, time.monotonic(), 10.0))
         ledger.begin(durable=False)
-        assert not ledger.is_alive(DEAD)
+        assert not ledger.leases.is_alive(DEAD)
         assert file_of(store).exists()
         getattr(ledger, ending)()
         assert file_of(store).exists() is (ending == "rollback")

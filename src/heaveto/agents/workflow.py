@@ -69,8 +69,7 @@ class ParallelAgent(BaseAgent):
     """Runs its sub-agents at the same time, each in a branch of its own. Checkpoint: ``{}``.
 
     They do not see each other's messages; agents that come later see all of them. If one waits for an answer, the
-    others go on to their ends. If one fails, the others are
-    stopped and the run fails.
+    others go on to their ends. If one fails, the others are stopped and the run fails.
     """
 
     async def run(self, ctx: AgentContext) -> None:

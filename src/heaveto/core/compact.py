@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from heaveto.core.fold import SessionState, effective
 from heaveto.core.project import View
-from heaveto.core.request import Profile, Turn
+from heaveto.core.request import ModelProfile, Turn
 from heaveto.events.records import Compacted, Record
 
 
@@ -17,7 +17,7 @@ class CompactionPoint:
 
     upto: int
 
-    def turns(self, records: Sequence[Record], agent: str, profile: Profile) -> Sequence[Turn]:
+    def turns(self, records: Sequence[Record], agent: str, profile: ModelProfile) -> Sequence[Turn]:
         """Return what is to be summarised, as the agent's model would be told it.
 
         What was summarised before is told as its summary, also where that was made behind the point.

@@ -129,6 +129,18 @@ def cut_note(cause: Cause) -> str:
     return f"[Your answer above was cut off there because {because(cause)}.]"
 
 
+DELIVERED = "[Only that much of your answer above reached the user. They do not know what you meant to say behind it.]"
+_LAST_WORDS = 80
+
+
+def delivered_note(author: str, delivered: str) -> str:
+    """Return the same of an answer that stands there in full; `author` if another agent gave it (F62)."""
+    whose = f"{author}'s last answer" if author else "your last answer in that task"
+    if not delivered.strip():
+        return f"[Nothing of {whose} reached the user.]"
+    return f"[Of {whose} only the beginning reached the user, up to: {as_json(delivered[-_LAST_WORDS:])}]"
+
+
 _ENDED: dict[Cause, str] = {
     "user": "The user stopped the task above.",
     "deadline": "The task above ran past its deadline and was stopped.",

@@ -79,8 +79,8 @@ class Turns(Sequence[Turn]):
         return f"Turns({list(self)!r})"
 
 
-class Profile(msgspec.Struct, frozen=True):
-    """What a provider's requests may carry; part of the projection's key.
+class ModelProfile(msgspec.Struct, frozen=True):
+    """What a model can be told of a conversation; part of the projection's key.
 
     `name` is the provider family: parts and data of other families are left out of its requests. `thoughts` tells
     whether signed thoughts of the same family are sent back.

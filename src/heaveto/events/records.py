@@ -196,7 +196,8 @@ class Queued(_Record, frozen=True, kw_only=True, tag=True):
 class CancelRequested(_Record, frozen=True, kw_only=True, tag=True):
     """Someone wants the run to stop: durable before it is delivered, level-triggered, final (side; F107, F151).
 
-    With `call_id` it is that one call that shall stop, and the run goes on (F139).
+    With `call_id` it is that one call that shall stop, and the run goes on (F139). `delivered` says how many characters
+    of the last text of the run had reached the user (F62); where the run has ended, it says nothing but that.
     """
 
     cause: Cause
@@ -204,6 +205,7 @@ class CancelRequested(_Record, frozen=True, kw_only=True, tag=True):
     reason: str = ""
     call_id: str = ""
     scope: StopScope = "children"
+    delivered: int | None = None
 
 
 class PauseRequested(_Record, frozen=True, kw_only=True, tag=True):

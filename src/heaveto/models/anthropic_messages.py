@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from heaveto.clock import Clock, SystemClock
-from heaveto.core.request import ModelRequest, Profile
+from heaveto.core.request import ModelProfile, ModelRequest
 from heaveto.errors import MissingExtraError, ModelError
 from heaveto.events.contents import Json
 from heaveto.models.base import Chunk, Model, PauseChunk, UsageChunk
@@ -83,7 +83,7 @@ class AnthropicMessages(Model):
         clock: Clock | None = None,
     ) -> None:
         self.name = model
-        self.profile = Profile(name=provider)
+        self.profile = ModelProfile(name=provider)
         self._api_key, self._base_url = api_key, checked_address(base_url)
         self._timeout_seconds = timeout_seconds
         self.prices, self._stream, self._provider = prices, stream, provider

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from heaveto.core.request import ModelRequest, Profile
+from heaveto.core.request import ModelProfile, ModelRequest
 from heaveto.errors import ModelError
 from heaveto.events.contents import Json, Part
 from heaveto.events.records import Usage
@@ -100,12 +100,16 @@ class Model(ABC):
     """
 
     name: str
-    profile: Profile
+    profile: ModelProfile
     prices: Prices | None = None
 
     @abstractmethod
     def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """Stream the answer to a request. Sends nothing before the first iteration."""
+        """Stream the answer to a request. Sends nothing before the first iteration; closed or cancelled at any moment.
+
+        Raises:
+            ModelError: the request was refused, the way to the model failed, or the answer broke off.
+        """
 
     def priced(self, usage: Usage) -> Usage:
         """Return the usage with its cost, where the prices are known; for the estimate of a cut stream too (F126)."""

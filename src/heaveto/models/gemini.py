@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from heaveto.clock import Clock, SystemClock
-from heaveto.core.request import ModelRequest, Profile
+from heaveto.core.request import ModelProfile, ModelRequest
 from heaveto.core.wire_names import gemini_name, wants_signatures
 from heaveto.errors import ConfigError, MissingExtraError, ModelError
 from heaveto.events.contents import Json
@@ -97,7 +97,7 @@ class Gemini(Model):
         clock: Clock | None = None,
     ) -> None:
         self.name = model
-        self.profile = Profile(name=provider)
+        self.profile = ModelProfile(name=provider)
         self._api_key, self._base_url = api_key, checked_address(base_url)
         self._project, self._location = project, location
         self._client_options, self._timeout_seconds = client_options, timeout_seconds

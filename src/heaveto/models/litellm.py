@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from heaveto.clock import Clock, SystemClock
-from heaveto.core.request import ModelRequest, Profile
+from heaveto.core.request import ModelProfile, ModelRequest
 from heaveto.errors import MissingExtraError, ModelError
 from heaveto.events.contents import Json
 from heaveto.models.base import Chunk, Model
@@ -64,7 +64,7 @@ class LiteLLM(Model):
         clock: Clock | None = None,
     ) -> None:
         self.name = model
-        self.profile = Profile(name=provider, thoughts=False)
+        self.profile = ModelProfile(name=provider, thoughts=False)
         given = {"api_key": api_key, "api_base": checked_address(base_url), "timeout": timeout_seconds}
         self._options = {**{name: value for name, value in given.items() if value is not None}, **options}
         self.prices = prices

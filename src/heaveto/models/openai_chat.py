@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from heaveto.clock import Clock, SystemClock
-from heaveto.core.request import ModelRequest, Profile
+from heaveto.core.request import ModelProfile, ModelRequest
 from heaveto.models.base import Chunk, Model
 from heaveto.models.openai_sdk import openai_client, openai_errors, opened
 from heaveto.models.prices import Prices
@@ -55,7 +55,7 @@ class OpenAIChat(Model):
         clock: Clock | None = None,
     ) -> None:
         self.name = model
-        self.profile = Profile(name=provider, thoughts=False)
+        self.profile = ModelProfile(name=provider, thoughts=False)
         self.prices, self._stream = prices, stream
         self._clock = clock or SystemClock()
         self._encoder = OpenAIChatEncoder(provider=provider, reasoning_content=reasoning_content)

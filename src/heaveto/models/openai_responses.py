@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from heaveto.clock import Clock, SystemClock
-from heaveto.core.request import Held, ModelRequest, Profile
+from heaveto.core.request import Held, ModelProfile, ModelRequest
 from heaveto.errors import ModelError
 from heaveto.events.contents import Json
 from heaveto.models.base import Chunk, Model
@@ -110,7 +110,7 @@ class OpenAIResponses(Model):
         clock: Clock | None = None,
     ) -> None:
         self.name = model
-        self.profile = Profile(name=provider)
+        self.profile = ModelProfile(name=provider)
         self._held, self.prices, self._stream = held, prices, stream
         self._clock = clock or SystemClock()
         self._encoder, self._thoughtless = (

@@ -41,6 +41,28 @@ def require_id(name: str, value: object) -> None:
         raise InputError(f"{name} must be a str that is not empty; it is {short_repr(value)}")
 
 
+def require_count(name: str, value: object) -> None:
+    """Refuse what is no number of things of which there must be one.
+
+    Raises:
+        InputError: it is no integer, or less than 1.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} must be an int of at least 1; it is {short_repr(value)}")
+
+
+def require_delivered(value: object) -> None:
+    """Refuse what is no number of characters.
+
+    Raises:
+        InputError: it is no integer, or negative.
+    """
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        raise InputError(
+            f"delivered must be how many characters reached the user, an int of at least 0; it is {short_repr(value)}"
+        )
+
+
 def require_scope(scope: object) -> None:
     """Refuse what does not say how far a stop reaches.
 

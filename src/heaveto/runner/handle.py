@@ -26,7 +26,14 @@ class Canceller(Protocol):
     """How a handle stops its run."""
 
     def __call__(
-        self, run_id: str, key: SessionKey, cause: Cause, by: str, reason: str, scope: StopScope = "children"
+        self,
+        run_id: str,
+        key: SessionKey,
+        cause: Cause,
+        by: str,
+        reason: str,
+        scope: StopScope = "children",
+        delivered: int | None = None,
     ) -> Coroutine[Any, Any, StopReport]: ...
 
 
@@ -124,20 +131,28 @@ class Run:
 
         def begin() -> None:
             stop = self._cancel(self.run_id, self.session, cause, by, reason)
-            self._lane.spawn(stop, f"stop of run {self.run_id}")
+            self._lane.services.spawn(stop, f"stop of run {self.run_id}")
 
         with suppress(RuntimeError):  # the loop is closed, and with it everything that the run did
             self._loop.call_soon_threadsafe(begin)
 
     async def cancel(
-        self, *, cause: Cause = "user", by: str = "", reason: str = "", scope: StopScope = "children"
+        self,
+        *,
+        cause: Cause = "user",
+        by: str = "",
+        reason: str = "",
+        scope: StopScope = "children",
+        delivered: int | None = None,
     ) -> StopReport:
-        """Stop the run and return what the stop found, when all of it is durable (P3). `scope` as in `Runner.cancel`.
+        """Stop the run and return what the stop found, when all of it is durable (P3).
+
+        `scope` and `delivered` as in `Runner.cancel`.
 
         Idempotent: on a run that has ended it returns that run's report. From code that the run itself carries, such
         as a tool, it returns as soon as the request is durable, and does not wait for itself.
         """
-        return await self._cancel(self.run_id, self.session, cause, by, reason, scope)
+        return await self._cancel(self.run_id, self.session, cause, by, reason, scope, delivered)
 
     def _ended(self) -> RunEnded | None:
         return self._lane.log.state.run(self.run_id).ended
@@ -161,7 +176,7 @@ class Run:
 
     def _is_left(self) -> bool:
         """Whether the runner was closed over a run that is not over: another process goes on with it."""
-        return self._lane.closed and self._lane.is_idle and self._ended() is None
+        return self._lane.services.closed and self._lane.is_idle and self._ended() is None
 
     def raise_if_failed(self, ended: RunEnded) -> None:
         """Raise `RunFailedError` if the run failed, from its original error where that happened in this process."""

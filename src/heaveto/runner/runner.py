@@ -15,7 +15,7 @@ from heaveto.artifacts.in_store import StoreArtifacts
 from heaveto.clock import Clock, SystemClock
 from heaveto.core.answers import Given
 from heaveto.core.gate import GateState
-from heaveto.errors import ConfigError, InputError, RunnerClosedError, StoreError, UnknownRunError
+from heaveto.errors import ConfigError, InputError, RunnerClosedError, UnknownRunError
 from heaveto.events.contents import Content, Json, Part
 from heaveto.events.records import (
     Answered,
@@ -34,7 +34,14 @@ from heaveto.runner.answering import answer_by_message, answer_call, decision_of
 from heaveto.runner.application.app import App
 from heaveto.runner.application.config import RunConfig
 from heaveto.runner.application.hooks import Plugin
-from heaveto.runner.checks import checked_message, holds_answers, recorded_delta, require_id, require_parts_of_runner
+from heaveto.runner.checks import (
+    checked_message,
+    holds_answers,
+    recorded_delta,
+    require_count,
+    require_id,
+    require_parts_of_runner,
+)
 from heaveto.runner.children import ChildRuns
 from heaveto.runner.closing import close_all
 from heaveto.runner.erasure import erase_session
@@ -151,9 +158,9 @@ class Runner:
         goes_on = new_message is None or holds_answers(new_message)
 
         async def start() -> Run:
-            return await self.start(
-                user_id=user_id, session_id=session_id, new_message=new_message, run_config=config,
-                state_delta=state_delta, run_id=run_id if goes_on else chosen, idempotency_key=idempotency_key,
+            return await self._start(
+                key, new_message, config, state_delta, run_id if goes_on else chosen, idempotency_key,
+                is_new_id=run_id is None,
             )  # fmt: skip
 
         return RunStream(chosen, start, partial(self._abandon, chosen, key), deltas=config.streaming)
@@ -182,9 +189,25 @@ class Runner:
             UnknownSessionError: there is no such session, and the runner does not create any.
             RunnerClosedError, StoreError
         """
-        if self._lanes.closed:
-            raise RunnerClosedError
         key = self._key(user_id, session_id)
+        config = run_config or RunConfig()
+        return await self._start(
+            key, new_message, config, state_delta, run_id, idempotency_key, is_new_id=run_id is None
+        )
+
+    async def _start(
+        self,
+        key: SessionKey,
+        new_message: str | Content | Part | None,
+        config: RunConfig,
+        state_delta: Mapping[str, Json] | None,
+        run_id: str | None,
+        idempotency_key: str | None,
+        *,
+        is_new_id: bool,
+    ) -> Run:
+        if self._services.closed:
+            raise RunnerClosedError
         if new_message is None:
             if run_id is None:
                 raise InputError("pass new_message, or the run_id of a run that is to go on")
@@ -193,10 +216,10 @@ class Runner:
         if holds_answers(content):
             return await self._answer_by_message(key, content, run_id)
         ticket = Ticket(
-            run_id or self._services.ids.record_id(), content, run_config or RunConfig(), idempotency_key,
+            run_id or self._services.ids.record_id(), content, config, idempotency_key,
             fingerprint_of(content), recorded_delta(state_delta or {}),
         )  # fmt: skip
-        return await begin_run(self._lanes, key, ticket, is_new_id=run_id is None)
+        return await begin_run(self._lanes, key, ticket, is_new_id=is_new_id)
 
     async def attach(self, run_id: str) -> Run:
         """Return a handle of a run that was started before, here or elsewhere, running or ended.
@@ -218,18 +241,22 @@ class Runner:
         by: str = "",
         reason: str = "",
         scope: StopScope = "children",
+        delivered: int | None = None,
     ) -> StopReport:
         """Stop a run, wherever it is carried, and return what the stop found, when all of it is durable.
 
         `scope` says what becomes of calls that went into the background: ``turn`` leaves them alone, ``children`` stops
         those of this run, also when the run itself has ended before, ``everything`` those of the whole session.
 
+        `delivered` says how many characters of the run's last text the user has seen or heard, if not all: the model is
+        shown that much of it from then on, and told so (F62). It counts once, also when the run has ended before.
+
         Idempotent. A stop meant for one run never hits another. With `user_id` and `session_id` it may also come
         before the run's start: it is kept, and the run never starts (F165).
 
         Raises:
             UnknownRunError: the store has no such run, and no session was named.
-            InputError: there is no such scope.
+            InputError: there is no such scope, or `delivered` is no number of characters.
         """
         if user_id is not None and session_id is not None:
             key: SessionKey | None = self._key(user_id, session_id)
@@ -237,7 +264,7 @@ class Runner:
             key = await self.store.find_run(run_id)
         if key is None:
             raise UnknownRunError(run_id)
-        return await stop_run(self._lanes, run_id, key, cause, by, reason, scope)
+        return await stop_run(self._lanes, run_id, key, cause, by, reason, scope, delivered)
 
     async def cancel_call(
         self, run_id: str, call_id: str, *, by: str = "", reason: str = "", cause: Cause = "user"
@@ -490,37 +517,45 @@ class Runner:
 
     # --- recovery and the end -------------------------------------------------------------------------------------
 
-    async def recover(self) -> list[str]:
+    async def recover(self, *, max_concurrent: int = 100) -> list[str]:
         """Close what dead processes left open, and carry out what waits in inboxes; return the run ids that were found.
 
-        Level-triggered and safe to call at any time, from any number of processes: what a live process holds is left
-        to it.
-        """
-        found = await self._rounds.unfinished()
-        lanes = {lane.key: lane for lane in await self._rounds.look(found)}
-        for lane in lanes.values():
-            lane.kick(reap=True)
-        await asyncio.gather(*(lane.drained() for lane in lanes.values()))
-        return [
-            entry.run_id
-            for entry in found
-            if entry.key in lanes and entry.run_id not in lanes[entry.key].log.state.paused
-        ]
+        Level-triggered and safe to call at any time, from any number of processes: what a live process holds, or takes
+        up meanwhile, is left to it. At most `max_concurrent` sessions are carried at a time; one that fails or hangs
+        keeps no other from its turn. Cancelling it takes up nothing more; what was begun goes on with the runner.
 
-    async def recover_always(self, *, every_seconds: float = 10.0) -> None:
+        Raises:
+            InputError: `max_concurrent` is not a positive number.
+            StoreError: the store could not be searched.
+        """
+        require_count("max_concurrent", max_concurrent)
+        return await self._rounds.recover(max_concurrent=max_concurrent)
+
+    async def recover_always(
+        self, *, every_seconds: float = 10.0, max_concurrent: int = 100, alarm_after_seconds: float | None = None
+    ) -> None:
         """Look for runs of dead processes, and for answers whose time has passed, again and again.
 
         Ends when it is cancelled, or behind the look at which the runner is closed. Level-triggered, and safe in any
         number of processes. What it finds is carried out in the background, so one long run keeps no other from being
-        found. A store that fails is tried again at the next look.
+        found, until `max_concurrent` sessions are carried. A store that fails is tried again at the next look.
+
+        With `alarm_after_seconds`, an error is logged for each session that a live process holds and that has recorded
+        nothing for so long.
+
+        Raises:
+            InputError: `max_concurrent` is not a positive number.
         """
-        while not self._lanes.closed:
-            try:
-                for lane in await self._rounds.look(await self._rounds.unfinished()):
-                    lane.kick(reap=True)
-            except StoreError:
-                logger.exception("the store could not be searched for runs of dead processes; trying again")
-            await self._services.clock.sleep(every_seconds)
+        require_count("max_concurrent", max_concurrent)
+        free = asyncio.Semaphore(max_concurrent)
+        async with asyncio.TaskGroup() as carrying:
+            while not self._services.closed:
+                try:
+                    found = await self._rounds.unfinished()
+                    await self._rounds.look(found, carrying, free, [], alarm_after_seconds=alarm_after_seconds)
+                except Exception:  # noqa: BLE001 - an edge: whatever it is, the next look tries again (F112)
+                    logger.exception("the store could not be searched for runs of dead processes; trying again")
+                await self._services.clock.sleep(every_seconds)
 
     async def __aenter__(self) -> Self:
         return self
@@ -537,7 +572,7 @@ class Runner:
         same end, and cancelling one who waits does not keep it from coming.
         """
         if self._closing is None:
-            self._lanes.closed = True
+            self._services.closed = True
             self._closing = asyncio.create_task(close_all(self._lanes), name="heaveto closing")
         await asyncio.shield(self._closing)
 
@@ -592,6 +627,6 @@ class Runner:
 
     def _abandon(self, run_id: str, key: SessionKey) -> None:
         """The reader of a cold stream went away: stop its run, in the background."""
-        if not self._lanes.closed:
+        if not self._services.closed:
             stop = stop_run(self._lanes, run_id, key, "disconnect", "caller", "")
             self._services.spawn(stop, f"stop of run {run_id}")

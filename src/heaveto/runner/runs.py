@@ -15,7 +15,7 @@ from heaveto.errors import (
     UnknownSessionError,
 )
 from heaveto.events.records import Cause, SessionKey, StopReport, StopScope
-from heaveto.runner.checks import require_scope
+from heaveto.runner.checks import require_delivered, require_scope
 from heaveto.runner.handle import Run
 from heaveto.runner.lane.lane import Lane
 from heaveto.runner.lane.ticket import Ticket, guard_name
@@ -69,18 +69,28 @@ def attach_run(lanes: Lanes, lane: Lane, run_id: str) -> Run:
 
 
 async def stop_run(
-    lanes: Lanes, run_id: str, key: SessionKey, cause: Cause, by: str, reason: str, scope: StopScope = "children"
+    lanes: Lanes,
+    run_id: str,
+    key: SessionKey,
+    cause: Cause,
+    by: str,
+    reason: str,
+    scope: StopScope = "children",
+    delivered: int | None = None,
 ) -> StopReport:
     """Stop a run, wherever it is carried, and wait for its ending; but not from code that the run itself carries."""
     require_scope(scope)
+    require_delivered(delivered)
     lane = lanes.at(key)
     live = lane.live if lane.live is not None and lane.live.run_id == run_id else None
     if live is not None:
-        await live.request_stop(cause, by, reason, scope)
+        await live.request_stop(cause, by, reason, scope, delivered)
     else:
         await _refresh_or_create(lanes, lane)
-        await ask_to_stop(lanes.services, lane.log, run_id, cause, by=by, reason=reason, scope=scope)
-        await lane.end_idle_run(run_id, Ending("cancelled", cause, by, reason))
+        await ask_to_stop(
+            lanes.services, lane.log, run_id, cause, by=by, reason=reason, scope=scope, delivered=delivered
+        )
+        await lane.end_aside(run_id, Ending("cancelled", cause, by, reason))
     run = lane.log.state.run(run_id)
     asked = StopReport(run_id, "cancelled", cause, by)
     if carried_run.get() == run_id:

@@ -118,7 +118,8 @@ def _runs(records: Sequence[Record], open_runs: int) -> Iterator[str]:
 
 
 class _LateRecords:
-    """What may follow the ending of a run: what becomes of calls that work on, and what they and people say to that."""
+    """What may follow the ending of a run: what becomes of calls that work on, what they and people say to that, and
+    how much of its last text was delivered."""
 
     def __init__(self) -> None:
         self._status: dict[str, CallStatus] = {}
@@ -141,6 +142,8 @@ class _LateRecords:
                 return self._status.get(record.call_id) == "detached"
             case Paused():
                 return record.held and all(self._status.get(call.call_id) == "detached" for call in record.waiting)
+            case CancelRequested() if record.delivered is not None:
+                return True
             case CancelRequested():
                 return self._status.get(record.call_id) in ("detached", "unknown")
             case _:

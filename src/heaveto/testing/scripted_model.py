@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from heaveto.clock import Clock, SystemClock
-from heaveto.core.request import ModelRequest, Profile
+from heaveto.core.request import ModelProfile, ModelRequest
 from heaveto.models.base import Chunk, Model
 from heaveto.testing.script import Action, Cut, Delay, Fault, Gate, Hang, Script, Step
 
@@ -40,10 +40,10 @@ class ScriptedModel(Model):
         keep_requests: bool = True,
         clock: Clock | None = None,
         name: str = "scripted",
-        profile: Profile | None = None,
+        profile: ModelProfile | None = None,
     ) -> None:
         self.name = name
-        self.profile = profile or Profile(name="scripted")
+        self.profile = profile or ModelProfile(name="scripted")
         self.requests: list[ModelRequest] = []
         self.active = self.closed = 0
         self._script = Script(steps, strict=strict)

@@ -17,7 +17,8 @@ from heaveto.tools.generators import drain_async, result_of
 from heaveto.tools.naming import require_tool_name
 from heaveto.tools.process.reference import refer_to
 from heaveto.tools.retry import Retry
-from heaveto.tools.schema import Arguments, plain_function, read_signature, without_partial
+from heaveto.tools.schema import Arguments
+from heaveto.tools.signature import plain_function, read_signature, without_partial
 
 Isolation: TypeAlias = Literal["thread", "process"]
 

@@ -13,8 +13,8 @@ from tests.tools.mcp.conftest import Servers, call
 from tests.tools.mcp.witness import Host
 
 from heaveto.errors import InDoubtError
+from heaveto.tools.mcp import LateReply
 from heaveto.tools.mcp.tap import REASON
-from heaveto.tools.mcp.toolset import LateReply
 
 pytestmark = pytest.mark.usefixtures("swept")
 

@@ -280,6 +280,7 @@ class SessionState:
                 call.cancel, run.signal_seq = record, record.seq
             return
         run.status = advance_run(run.status, "cancel")
+        run.delivered = record.delivered if run.delivered is None else run.delivered
         if run.cancel is None and run.ended is None:
             run.cancel = record
 

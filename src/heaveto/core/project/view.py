@@ -14,10 +14,11 @@ from collections.abc import Sequence
 
 from heaveto.core import notes
 from heaveto.core.fold import effective, is_within
+from heaveto.core.project.delivered import Cut, Deliveries, Spoken, shortened
 from heaveto.core.project.told import Call, Fact, Said, open_status, status_of
 from heaveto.core.project.wire_parts import WireParts
-from heaveto.core.request import Held, Profile, Turn, Turns
-from heaveto.events.contents import Blob, FileRef, FunctionCall, Part, Text, Thought
+from heaveto.core.request import Held, ModelProfile, Turn, Turns
+from heaveto.events.contents import Blob, FileRef, FunctionCall, Part, Text, Thought, text_of
 from heaveto.events.records import (
     CallSettled,
     CallStarted,
@@ -39,10 +40,10 @@ class View:
     (with ``@`` in the name: an agent that works as a tool) are seen from within only, and see nothing else.
     """
 
-    __slots__ = ("_agent", "_branch", "_calls", "_done", "_held", "_known", "_open_runs", "_parts", "_position",
-                 "_profile", "_start", "_summary_seq", "_wire")  # fmt: skip
+    __slots__ = ("_agent", "_branch", "_calls", "_cut", "_deliveries", "_done", "_held", "_known", "_open_runs",
+                 "_parts", "_position", "_profile", "_start", "_summary_seq", "_wire")  # fmt: skip
 
-    def __init__(self, agent: str, branch: str, profile: Profile, start: int = 0) -> None:
+    def __init__(self, agent: str, branch: str, profile: ModelProfile, start: int = 0) -> None:
         """`start` is the index of the first record that can matter; the records before it are not looked at."""
         self._agent, self._branch, self._profile, self._start = agent, branch, profile, start
         self._position = start
@@ -60,6 +61,8 @@ class View:
         self._known: dict[str, Call] = {}
         self._wire = WireParts(self._profile)
         self._open_runs: set[str] = set()
+        self._deliveries = Deliveries()
+        self._cut: Cut | None = None
 
     def turns(self, records: Sequence[Record]) -> Turns:
         """Return the conversation after these records: all of the session's, seq 1 at index 0."""
@@ -70,6 +73,8 @@ class View:
                 self._rebuild(records[: self._position])
             else:
                 self._take(record)
+        if self._cut is not None:
+            return Turns(self._done, len(self._done) - 1, (self._cut.turn, *self._tail()), self._held)
         return Turns(self._done, len(self._done), self._tail(), self._held)
 
     def _rebuild(self, records: Sequence[Record]) -> None:
@@ -92,7 +97,8 @@ class View:
         """Put a summary in the place of all that was said. What is still open stays known: news of it will count."""
         for call in self._calls:
             self._fix(call, sys.maxsize)
-        self._done, self._calls = [], []
+        self._done, self._calls, self._cut = [], [], None
+        self._deliveries.forget_turns()
         self._held, self._summary_seq = Held(), summary.seq
         self._parts = []
         self._say(0, summary.summary.parts)
@@ -105,6 +111,11 @@ class View:
                 self._hear(record.call_id, record)
             case CancelRequested() if record.call_id:
                 self._stop_asked(record.call_id, record.seq)
+            case CancelRequested() if record.delivered is not None and self._sees(""):
+                if record.run_id in self._open_runs:
+                    self._deliveries.asked.setdefault(record.run_id, record.delivered)
+                else:
+                    self._deliver(record.run_id, record.seq, record.delivered)
             case RunStarted() if self._sees(""):
                 self._open_runs.add(record.run_id)
                 if record.attempt == 1:
@@ -112,6 +123,8 @@ class View:
             case RunEnded() if record.run_id in self._open_runs:
                 self._open_runs.discard(record.run_id)
                 self._note(record.seq, notes.ended_note(record.outcome, record.cause, record.error))
+                if (delivered := self._deliveries.asked.pop(record.run_id, None)) is not None:
+                    self._deliver(record.run_id, record.seq, delivered)
             case Paused():
                 for waiting in record.waiting:
                     self._hear(waiting.call_id, record)
@@ -148,8 +161,31 @@ class View:
         self._calls = calls
         for call in calls:
             self._known[call.call_id] = call
+        self._spoken(record, "", len(self._done) - 1)
         if record.interrupted is not None:
             self._note(record.seq, notes.cut_note(record.interrupted))
+
+    def _spoken(self, record: Message, author: str, turn: int | None = None) -> None:
+        text = text_of(record.parts)
+        if text.strip():
+            self._deliveries.spoken[record.run_id] = Spoken(author, text, turn)
+
+    def _deliver(self, run_id: str, seq: int, delivered: int) -> None:
+        """Show what was delivered of a run's last text, and say that it was no more (F62).
+
+        Where the text is told for good, or the provider holds it, it stands as it is, and only the news are told.
+        """
+        undelivered = self._deliveries.undelivered(run_id, delivered)
+        if undelivered is None:
+            return
+        spoken, prefix = undelivered
+        last = len(self._done) - 1
+        turn = shortened(self._done[last], prefix) if spoken.turn == last and self._held.turns <= last else None
+        if turn is None:
+            self._note(seq, notes.delivered_note(spoken.author, prefix))
+            return
+        self._parts.append(Said(seq, Text(text=notes.DELIVERED)))
+        self._cut = Cut(seq, turn, self._parts[-1], prefix)
 
     def _hold(self, record: Message) -> None:
         """Note where the provider stands if it holds this answer, and with it all that was told before it.
@@ -167,6 +203,9 @@ class View:
 
     def _tell(self, seen: int) -> None:
         """Fix the frontier as the request that saw `seen` had it; carry over what came later."""
+        if self._cut is not None and self._cut.stands(seen):
+            self._done = [*self._done[:-1], self._cut.turn]  # a new list: earlier requests share the old one
+        self._cut = None
         self._done.extend(self._tail(seen))
         self._parts = [said for said in self._parts if said.seq > seen]
         for call in self._calls:
@@ -195,6 +234,7 @@ class View:
 
     def _foreign_message(self, record: Message) -> None:
         """Another agent's words and calls are told as quotations: a pair is always converted together (F05)."""
+        self._spoken(record, record.author)
         for part in record.parts:
             if isinstance(part, Text) and part.text.strip():
                 self._note(record.seq, notes.foreign_text(record.author, part.text))
@@ -254,7 +294,7 @@ def _said(parts: Sequence[Part]) -> list[Part]:
     ]
 
 
-def project(records: Sequence[Record], agent: str, profile: Profile, *, branch: str = "") -> Turns:
+def project(records: Sequence[Record], agent: str, profile: ModelProfile, *, branch: str = "") -> Turns:
     """Return what a model is told after these records: pure, total, the same each time.
 
     Args:

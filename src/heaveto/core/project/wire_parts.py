@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from heaveto.core.project.told import Call
-from heaveto.core.request import Profile
+from heaveto.core.request import ModelProfile
 from heaveto.core.wire_names import unique
 from heaveto.events.contents import (
     Blob,
@@ -27,7 +27,7 @@ class WireParts:
 
     __slots__ = ("_profile", "_used_ids")
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: ModelProfile) -> None:
         self._profile = profile
         self._used_ids: set[str] = set()
 

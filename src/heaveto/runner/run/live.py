@@ -158,9 +158,18 @@ class LiveRun:
         )
         self.wake.set()
 
-    async def request_stop(self, cause: Cause, by: str, reason: str = "", scope: StopScope = "children") -> None:
+    async def request_stop(
+        self,
+        cause: Cause,
+        by: str,
+        reason: str = "",
+        scope: StopScope = "children",
+        delivered: int | None = None,
+    ) -> None:
         """Ask for a stop, durably; where the store cannot take it, or takes too long, in this process."""
-        asked = ask_to_stop(self.services, self.log, self.run_id, cause, by=by, reason=reason, scope=scope)
+        asked = ask_to_stop(
+            self.services, self.log, self.run_id, cause, by=by, reason=reason, scope=scope, delivered=delivered
+        )
         _, recorded = detach(asked)
         try:
             async with asyncio.timeout(_RECORD_STOP_SECONDS):

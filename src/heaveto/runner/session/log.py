@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from heaveto.core.fold import SessionState, calls_around
 from heaveto.core.project import View
-from heaveto.core.request import Profile, Turns
+from heaveto.core.request import ModelProfile, Turns
 from heaveto.errors import SessionErasedError, StoreError
 from heaveto.events.records import Record, SessionKey
 from heaveto.runner.tasks.detached import detach
@@ -54,7 +54,7 @@ class SessionLog:
         """Why there is nothing to follow any more: the session was erased."""
         self._watchers: list[Callable[[], None]] = []
         self._lease_watchers: list[Callable[[], None]] = []
-        self._views: OrderedDict[tuple[str, str, Profile], View] = OrderedDict()
+        self._views: OrderedDict[tuple[str, str, ModelProfile], View] = OrderedDict()
         self._inflight: set[asyncio.Task[None]] = set()
         self._still: asyncio.Future[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
@@ -220,7 +220,7 @@ class SessionLog:
         finally:
             self._refreshing = None
 
-    def turns(self, agent: str, branch: str, profile: Profile) -> Turns:
+    def turns(self, agent: str, branch: str, profile: ModelProfile) -> Turns:
         """Return the conversation as an agent's model is told it now. Costs what is new since the last time."""
         key = (agent, branch, profile)
         view = self._views.get(key)

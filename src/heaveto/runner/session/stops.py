@@ -16,9 +16,12 @@ carried_run: ContextVar[str] = ContextVar("heaveto_carried_run", default="")
 
 async def ask_to_stop(
     services: Services, log: SessionLog, run_id: str, cause: Cause, *, by: str = "", reason: str = "",
-    scope: StopScope = "children",
+    scope: StopScope = "children", delivered: int | None = None,
 ) -> None:  # fmt: skip
     """Record that a run shall stop. Idempotent: the first request counts. A run that has ended is left alone.
+
+    How much of its last text was delivered is recorded once, be it late: it is a fact, and most answers are ready long
+    before they are heard (F62).
 
     Raises:
         StoreError: it could not be recorded.
@@ -26,16 +29,17 @@ async def ask_to_stop(
     while True:
         async with log.still():
             run = log.state.run(run_id)
-            if run.cancel is not None or run.ended is not None:
+            is_stopped = run.cancel is not None or run.ended is not None
+            if is_stopped and (delivered is None or run.delivered is not None):
                 return
             record_id, time = services.stamp()
             request = CancelRequested(
                 id=record_id, time=time, run_id=run_id, cause=cause, by=_storable(by), reason=_storable(reason),
-                scope=scope,
+                scope=scope, delivered=delivered,
             )  # fmt: skip
             try:
                 # Conditional, so that it never lands behind an ending that is just being written.
-                guard = Guard(f"cancel:{run_id}", request.id)
+                guard = Guard(f"{'delivered' if is_stopped else 'cancel'}:{run_id}", request.id)
                 await log.append([request], token=None, expect=log.state.last_seq, guard=guard)
             except (LogMovedError, GuardTakenError):
                 await log.refresh()

@@ -15,7 +15,7 @@ from heaveto.errors import StoreError
 from heaveto.events.contents import ArtifactInfo
 from heaveto.events.records import SessionKey
 from heaveto.stores.base import OF_USER
-from heaveto.stores.sqlite import schema, sql
+from heaveto.stores.sqlite import sql, wal
 
 CHUNK_BYTES = 256 * 1024
 """How much is written at once: the longest that a blob keeps an append waiting is the time for this."""
@@ -91,7 +91,7 @@ class BlobWriter:
         elif not self._execute(sql.IS_BEGUN, (upload.number,)).fetchone():
             raise StoreError(f"blob {upload.name!r} of {upload.key}: what was begun of it is gone; save it again")
         self._execute(sql.INSERT_CHUNK, (upload.number, place, content))
-        self._logged(2 + len(content) // schema.PAGE_BYTES)
+        self._logged(2 + len(content) // wal.PAGE_BYTES)
 
     def publish(self, upload: Upload) -> int:
         """Give the blob its version; if the same id was saved meanwhile, remove it and return that one's."""

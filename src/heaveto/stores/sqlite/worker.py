@@ -53,6 +53,11 @@ class Worker:
         """Whether there was an operation yet."""
         return self._thread is not None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no operation waits."""
+        return self._queue.empty()
+
     def submit(self, operation: Operation) -> None:
         """Queue an operation. Called on the event loop."""
         self.in_flight += 1
@@ -121,11 +126,10 @@ class Worker:
         except Empty:
             return None
         batch = [first] if first is not None else []
-        with suppress(Empty):
-            while len(batch) < MAX_BATCH:
-                following = queue.get_nowait()
-                if following is not None:
-                    batch.append(following)
+        while len(batch) < MAX_BATCH and not queue.empty():  # nobody else takes from it
+            following = queue.get_nowait()
+            if following is not None:
+                batch.append(following)
         return batch
 
 

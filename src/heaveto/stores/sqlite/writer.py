@@ -67,7 +67,7 @@ class Writer(Worker):
             for operation in wanted:  # so that the one that cannot be done does not keep the others from it
                 operation.error = operation.value = None
                 self._transact(ledger, [operation])
-        if ledger.owes_truncation:
+        if ledger.wal.owes_truncation:
             self._truncate(ledger, 1.0)
 
     def _transact(self, ledger: Ledger, operations: Sequence[Operation]) -> bool:
@@ -90,7 +90,7 @@ class Writer(Worker):
 
     def _truncate(self, ledger: Ledger, wait_seconds: float) -> None:
         with suppress(sqlite3.Error):  # owed on; the erase itself is done
-            ledger.truncate_wal(wait_seconds)
+            ledger.wal.truncate(wait_seconds)
 
     def do_now(self, work: Callable[[Ledger], T]) -> tuple[T] | None:
         """Do a small operation that needs no fsync on the event loop, if nothing else is going on; else return None.
@@ -103,7 +103,7 @@ class Writer(Worker):
             return None
         try:
             value = _do_now(ledger, work)
-            changed = self._changes() if ledger.changed else {}
+            changed = self._changes(ledger, look=False) if ledger.has_news else {}
         finally:
             self._lock.release()
         if changed and self.listener is not None:
@@ -113,14 +113,19 @@ class Writer(Worker):
     # --- after a batch, and between batches
 
     def after(self, batch: Sequence[Operation]) -> None:
-        """Deliver a batch and the news of it in one step of the event loop; look around every 25 ms only."""
+        """Deliver a batch and the news of it in one step of the event loop, then see to the rest."""
         with self._lock:
             own = self._own_changes(self._ledger) if self._ledger is not None else {}
         deliver(batch, partial(self._settle_and_tell, own))
+        with self._lock:
+            if self._ledger is not None:
+                self._tidy(self._ledger)
+
+    def _tidy(self, ledger: Ledger) -> None:
         if time.monotonic() - self._looked_around >= POLL_SECONDS:
-            with self._lock:
-                if self._ledger is not None:
-                    self._look_around(self._ledger)
+            self._look_around(ledger, look=False)
+        with suppress(sqlite3.Error):  # tried again after the next batch
+            ledger.wal.checkpoint(is_idle=self.is_idle)
 
     def _settle_and_tell(self, changed: Mapping[SessionKey, int], batch: Sequence[Operation]) -> None:
         self.settle(batch)
@@ -132,9 +137,9 @@ class Writer(Worker):
             ledger = self._ledger
             if ledger is None:
                 return
-            if ledger.owes_truncation:
+            if ledger.wal.owes_truncation:
                 self._truncate(ledger, 0.0)
-            self._look_around(ledger)
+            self._look_around(ledger, look=True)
             self._idle_turns += 1
             if self._idle_turns % ORPHAN_TURNS == 0:
                 self._tell(self._orphans(ledger))
@@ -144,33 +149,26 @@ class Writer(Worker):
             return ledger.orphans(self._subscriptions.keys())
         return {}
 
-    def _look_around(self, ledger: Ledger) -> None:
+    def _look_around(self, ledger: Ledger, *, look: bool) -> None:
+        """See to what is due, and tell what has changed; without `look`, as the last transaction saw it."""
         self._looked_around = time.monotonic()
-        if ledger.held and ledger.next_beat <= 0:
+        if ledger.leases.held and ledger.leases.next_beat <= 0:
             self._beat(ledger)
-        self._tell(self._changes())
-        with suppress(sqlite3.Error):  # tried again after the next batch
-            ledger.checkpoint()
+        self._tell(self._changes(ledger, look=look))
 
-    def _changes(self) -> dict[SessionKey, int]:
+    def _changes(self, ledger: Ledger, *, look: bool) -> dict[SessionKey, int]:
         """Return sessions that changed since the last call, by this process or another, if anyone listens."""
-        ledger = self._ledger
-        if ledger is None:
-            return {}
         changed = self._own_changes(ledger)
         watched = self._subscriptions.keys()
-        if not watched:
-            return {}
-        with suppress(sqlite3.Error):  # locked or damaged: callers learn it from their operations; looked at again
-            changed = ledger.foreign_changes(watched) | changed
+        if watched:
+            with suppress(sqlite3.Error):  # locked or damaged: callers learn it from their operations; looked at again
+                changed = ledger.foreign_changes(watched, look=look) | changed
         return changed
 
     def _own_changes(self, ledger: Ledger) -> dict[SessionKey, int]:
         """Return the watched sessions that this process changed since the last call."""
-        if not ledger.changed:
-            return {}
-        own, ledger.changed = ledger.changed, {}
-        return {key: own[key] for key in own.keys() & self._subscriptions.keys()}
+        own = ledger.own_changes()
+        return {key: own[key] for key in own.keys() & self._subscriptions.keys()} if own else own
 
     def _tell(self, changed: Mapping[SessionKey, int]) -> None:
         loop = self.listener
@@ -185,16 +183,16 @@ class Writer(Worker):
     def _beat(self, ledger: Ledger) -> None:
         try:
             ledger.begin(durable=False)
-            ledger.beat()
+            ledger.leases.beat()
             ledger.commit()
         except sqlite3.Error:  # tried again at the next turn; the lease is only lost if this goes on
             ledger.rollback()
 
     def patience(self) -> float | None:
-        seconds = self._ledger.next_beat if self._ledger else math.inf
+        seconds = self._ledger.leases.next_beat if self._ledger else math.inf
         if self._subscriptions:
             seconds = min(seconds, POLL_SECONDS)
-        if self._ledger and self._ledger.owes_truncation:
+        if self._ledger and self._ledger.wal.owes_truncation:
             seconds = min(seconds, 1.0)
         return None if seconds == math.inf else max(seconds, 0.001)
 
@@ -207,7 +205,7 @@ class Writer(Worker):
             return
         try:
             ledger.begin(durable=False)
-            ledger.release_all()
+            ledger.leases.release_all()
             ledger.commit()
         except sqlite3.Error:  # the leases end with the file lock below, or after their time to live
             ledger.rollback()

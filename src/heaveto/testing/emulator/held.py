@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 
 from heaveto.core.validate import Violation
 from heaveto.testing.emulator.dialects.base import Body, listed
-from heaveto.testing.emulator.dialects.openai_errors import openai_error
+from heaveto.testing.emulator.dialects.openai import openai_error
 from heaveto.testing.emulator.dialects.responses_answer import ITEM_IDS
 
 Item = dict[str, Any]

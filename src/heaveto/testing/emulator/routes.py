@@ -11,8 +11,8 @@ from heaveto.testing.emulator.background import BackgroundJob
 from heaveto.testing.emulator.dialects.anthropic import AnthropicDialect, anthropic_error
 from heaveto.testing.emulator.dialects.base import Asked, Body, Dialect, tokens
 from heaveto.testing.emulator.dialects.gemini import GeminiDialect, gemini_error
+from heaveto.testing.emulator.dialects.openai import openai_error, openai_unknown_model
 from heaveto.testing.emulator.dialects.openai_chat import OpenAIChatDialect
-from heaveto.testing.emulator.dialects.openai_errors import openai_error, openai_unknown_model
 from heaveto.testing.emulator.dialects.openai_responses import OpenAIResponsesDialect
 from heaveto.testing.emulator.held import HeldResponses, Looked
 

@@ -14,25 +14,16 @@ from typing import Any, Final, Literal, TypeAlias
 
 from mcp import Client
 from mcp.client import ClientRequestContext, ClientSession, IncomingMessage
-from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    URL_ELICITATION_REQUIRED,
-    CallToolRequest,
-    CallToolRequestParams,
     CallToolResult,
-    ElicitationRequiredErrorData,
-    ElicitRequest,
     ElicitRequestParams,
     ElicitResult,
     Implementation,
-    InputRequiredResult,
-    InputResponses,
     JSONRPCError,
     JSONRPCResponse,
     LoggingLevel,
     LoggingMessageNotificationParams,
-    PaginatedRequestParams,
     ToolListChangedNotification,
 )
 from mcp_types import Tool as ServerTool
@@ -41,15 +32,14 @@ from pydantic import ValidationError
 
 from heaveto.errors import ToolsetError
 from heaveto.events.contents import Json
-from heaveto.tools.mcp.call import ANSWERS, CURRENT, Call, CallAnswer, Caller, Progress, Question
-from heaveto.tools.mcp.failures import MCPToolError, connect_failure, leaves, needs_new_connection, summary
+from heaveto.tools.mcp.call import CURRENT, Call, Caller
+from heaveto.tools.mcp.exchange import exchange, put
+from heaveto.tools.mcp.failures import connect_failure, leaves, needs_new_connection, summary
+from heaveto.tools.mcp.listing import all_tools, listen_for_changes
 from heaveto.tools.mcp.tap import CallTable, Tap
 
 Protocol: TypeAlias = Literal["auto", "legacy"]
 
-_MAX_ROUNDS = 10
-"""So often a server may ask for further input before it answers a call."""
-_MAX_PAGES = 1000
 _END_CALLS_SECONDS = 1.0
 _CLOSE_SECONDS = 15.0
 _MAY_STILL_ASK_SECONDS = 5.0
@@ -141,7 +131,7 @@ class Connection:
         self.stale = False  # first, so that a change that is told meanwhile is not lost
         try:
             async with asyncio.timeout(self._settings.connect_timeout_seconds):
-                return await self._pages()
+                return await all_tools(self._session, self._settings.server)
         except TimeoutError:
             problem = f"its tools were not listed within {self._settings.connect_timeout_seconds:g} seconds"
         except (MCPError, ValidationError) as error:
@@ -156,7 +146,7 @@ class Connection:
         call = Call(tool, call_id, caller)
         context = copy_context()
         context.run(CURRENT.set, call)
-        call.task = asyncio.get_running_loop().create_task(self._exchange(call, args), context=context)
+        call.task = asyncio.get_running_loop().create_task(exchange(self._session, call, args), context=context)
         self._calls.add(call)
         call.task.add_done_callback(partial(self._call_ended, call))
         return call
@@ -234,10 +224,15 @@ class Connection:
             cache=None,
         )
 
+    @property
+    def _session(self) -> ClientSession:
+        assert self._client is not None
+        return self._client.session
+
     async def _serve(self, client: Client) -> None:
         self._client = client
         self._settled.set()
-        listener = asyncio.create_task(self._listen(client))
+        listener = asyncio.create_task(listen_for_changes(client, self._tools_changed))
         try:
             while not (self._closing or self._ended or (self._retired and not self._calls)):
                 self._wake.clear()
@@ -281,51 +276,6 @@ class Connection:
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
-    async def _exchange(self, call: Call, args: dict[str, Json]) -> CallToolResult:
-        """Ask the server, and answer what it asks back, until there is a result."""
-        responses: InputResponses | None = None
-        state: str | None = None
-        for _ in range(_MAX_ROUNDS):
-            params = CallToolRequestParams(
-                name=call.tool, arguments=args, input_responses=responses, request_state=state
-            )
-            answer = await self._send(call, params)
-            if isinstance(answer, CallToolResult):
-                return answer
-            if answer is not None:
-                responses, state = await self._inputs(call, answer), answer.request_state
-        raise MCPToolError(f"the server asked for further input {_MAX_ROUNDS} times and did not come to a result")
-
-    async def _send(self, call: Call, params: CallToolRequestParams) -> CallAnswer | None:
-        """Return the server's answer; None if it refused because people had to visit a page first, and they agreed."""
-        try:
-            return await self._session.send_request(
-                CallToolRequest(params=params), ANSWERS, progress_callback=partial(self._progressed, call)
-            )
-        except MCPError as error:
-            if error.code != URL_ELICITATION_REQUIRED:
-                raise
-            pages = ElicitationRequiredErrorData.model_validate(error.data).elicitations
-        for page in pages:
-            if (await self._put(call, page)).action != "accept":
-                raise MCPToolError(f"it was not executed, because people declined: {page.message}")
-        return None
-
-    async def _inputs(self, call: Call, answer: InputRequiredResult) -> InputResponses | None:
-        if not answer.input_requests:
-            await asyncio.sleep(0.25)  # the server only wants to be asked again
-            return None
-        responses: InputResponses = {}
-        for key, request in answer.input_requests.items():
-            if not isinstance(request, ElicitRequest):
-                raise MCPToolError(f"the server wants {request.method}, which is not offered")
-            responses[key] = await self._put(call, request.params)
-        return responses
-
-    async def _progressed(self, call: Call, progress: float, total: float | None, message: str | None) -> None:
-        if call.caller is not None:
-            call.caller.progressed(Progress(progress, total, message))
-
     def _came_late(self, call: Call, reply: asyncio.Future[JSONRPCResponse | JSONRPCError]) -> None:
         if not reply.cancelled():
             self._settings.on_late(call, reply.result())
@@ -344,7 +294,7 @@ class Connection:
         if call is None:
             self._log.warning("a question of the server was declined: it is not known which call it belongs to")
             return ElicitResult(action="decline")
-        return await self._put(call, params)
+        return await put(call, params)
 
     def _asking(self) -> Call | None:
         """Return the call that a question belongs to: told by the transport, or the only one that there is."""
@@ -355,56 +305,13 @@ class Connection:
         asking = [call for call in self._table.calls() if call.stopped_at is None or call.stopped_at > horizon]
         return asking[0] if len(asking) == 1 else None
 
-    async def _put(self, call: Call, params: ElicitRequestParams) -> ElicitResult:
-        """Hand a question to the run. If this is cancelled, the server has withdrawn it."""
-        if call.caller is None:
-            return ElicitResult(action="cancel")
-        question = Question(params)
-        call.caller.asked(question)
-        return await question.answer
-
     async def _logged(self, params: LoggingMessageNotificationParams) -> None:
         logger = f"{params.logger}: " if params.logger else ""
         self._log.log(_SEVERITY[params.level], "%s%s", logger, params.data)
 
     async def _told(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
-            self.stale = True
+            self._tools_changed()
 
-    async def _listen(self, client: Client) -> None:
-        """Have changes of the tools told, where the protocol's version wants that asked for."""
-        tools = client.server_capabilities.tools
-        if tools is None or not tools.list_changed:
-            return
-        pause = 1.0
-        while True:
-            try:
-                async with listen(client.session, tools_list_changed=True) as changes:
-                    pause = 1.0
-                    async for _ in changes:
-                        self.stale = True
-                return
-            except SubscriptionLost:
-                self.stale = True
-            except (ListenNotSupportedError, MCPError):
-                return  # an older version tells unasked; a server that refuses is taken at its word
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 60.0)
-
-    # --- requests ---------------------------------------------------------------------------------------------------
-
-    @property
-    def _session(self) -> ClientSession:
-        assert self._client is not None
-        return self._client.session
-
-    async def _pages(self) -> list[ServerTool]:
-        found: list[ServerTool] = []
-        cursor: str | None = None
-        for _ in range(_MAX_PAGES):
-            page = await self._session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-            found += page.tools
-            cursor = page.next_cursor
-            if cursor is None:
-                return found
-        raise ToolsetError(self._settings.server, f"it lists more than {_MAX_PAGES} pages of tools")
+    def _tools_changed(self) -> None:
+        self.stale = True

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from contextvars import Context
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 
 import anyio
 from mcp.shared.message import SessionMessage
@@ -20,6 +20,8 @@ from heaveto.tools.mcp.call import CURRENT, Call
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams, WriteStream
+
+S = TypeVar("S", bound="ReadStream[Any] | WriteStream[Any]")
 
 REASON: Final = "The result is no longer needed."
 """All that a server is told about why a call was stopped: the real reason is nobody's business there (F50)."""
@@ -71,11 +73,31 @@ class Tap(AbstractAsyncContextManager["TransportStreams"]):
         return await self._transport.__aexit__(kind, error, trace)
 
 
-class _Reading:
+class _Stream(Generic[S]):
+    """A stream of a transport, entered and closed with the one inside."""
+
+    def __init__(self, inner: S, calls: CallTable) -> None:
+        self._inner, self._calls = inner, calls
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._inner.__aexit__(kind, error, trace)
+
+
+class _Reading(_Stream["ReadStream[SessionMessage | Exception]"]):
     def __init__(
         self, inner: ReadStream[SessionMessage | Exception], calls: CallTable, on_end: Callable[[], None]
     ) -> None:
-        self._inner, self._calls, self._on_end = inner, calls, on_end
+        super().__init__(inner, calls)
+        self._on_end = on_end
 
     @property
     def last_context(self) -> Context | None:
@@ -102,23 +124,8 @@ class _Reading:
                 call.came_in(item.message)
         return item
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
-    async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._inner.__aexit__(kind, error, trace)
-
-
-class _Writing:
-    def __init__(self, inner: WriteStream[SessionMessage], calls: CallTable) -> None:
-        self._inner, self._calls = inner, calls
-
+class _Writing(_Stream["WriteStream[SessionMessage]"]):
     async def send(self, item: SessionMessage, /) -> None:
         message = item.message
         call = CURRENT.get()
@@ -139,18 +146,6 @@ class _Writing:
             call.sent = before  # nothing was taken
             self._calls.take(request_id)
             raise
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._inner.__aexit__(kind, error, trace)
 
 
 def _neutral(message: JSONRPCNotification) -> JSONRPCNotification:

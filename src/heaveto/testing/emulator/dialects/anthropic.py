@@ -12,7 +12,7 @@ from heaveto.core.validate import Violation, anthropic
 from heaveto.errors import ModelError
 from heaveto.events.contents import FunctionCall, Json, Part, Text, Thought
 from heaveto.events.records import Usage
-from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, TextChunk, ThoughtChunk
+from heaveto.models.base import CallChunk, EndChunk
 from heaveto.testing.emulator.dialects.base import (
     Answer,
     Asked,
@@ -100,23 +100,6 @@ class AnthropicAnswer(Answer):
         message = {**self.whole(), "content": list[Json](), "usage": usage}
         return [_event({"type": "message_start", "message": message}), _event({"type": "ping"})]
 
-    def feed(self, chunk: Chunk) -> list[bytes]:
-        match chunk:
-            case TextChunk(text="") | ThoughtChunk(text=""):
-                return []
-            case TextChunk(text=text):
-                return [*self._begin_unless("text"), self._text_delta(text)]
-            case ThoughtChunk(text=text):
-                return [*self._begin_unless("thinking"), self._thinking_delta(text)]
-            case CallChunk():
-                return self._call(chunk)
-            case PartChunk(part=part):
-                return self._part(part)
-            case EndChunk():
-                return self._end(chunk)
-            case _:
-                return []
-
     def failure(self, error: ModelError) -> list[bytes]:
         return [event(error.body or anthropic_error(error.status or 500, str(error)), "error")]
 
@@ -126,6 +109,20 @@ class AnthropicAnswer(Answer):
             "model": self._opening.model, "content": self._blocks, "stop_reason": self._reason,
             "stop_sequence": None, "usage": self._usage,
         }  # fmt: skip
+
+    def _text(self, text: str) -> list[bytes]:
+        return self._grown("text", text)
+
+    def _thought(self, text: str) -> list[bytes]:
+        return self._grown("thinking", text)
+
+    def _grown(self, kind: str, text: str) -> list[bytes]:
+        """Let the open block grow, or a new one; its kind is also the name of its text."""
+        if not text:
+            return []
+        frames = self._begin_unless(kind)
+        self._blocks[-1][kind] += text
+        return [*frames, self._delta({"type": f"{kind}_delta", kind: text})]
 
     def _end(self, chunk: EndChunk) -> list[bytes]:
         frames = self._close()
@@ -205,21 +202,9 @@ class AnthropicAnswer(Answer):
         self._open, self._open_call, self._args = None, -1, ""
         return [*frames, _event({"type": "content_block_stop", "index": len(self._blocks) - 1})]
 
-    def _text_delta(self, text: str) -> bytes:
-        self._grow("text", text)
-        return self._delta({"type": "text_delta", "text": text})
-
-    def _thinking_delta(self, text: str) -> bytes:
-        self._grow("thinking", text)
-        return self._delta({"type": "thinking_delta", "thinking": text})
-
     def _json_delta(self, text: str) -> bytes:
         self._args += text
         return self._delta({"type": "input_json_delta", "partial_json": text})
-
-    def _grow(self, key: str, text: str) -> None:
-        if self._open is not None:
-            self._open[key] += text
 
     def _delta(self, delta: Body) -> bytes:
         return _event({"type": "content_block_delta", "index": len(self._blocks) - 1, "delta": delta})

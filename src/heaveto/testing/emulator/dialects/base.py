@@ -5,15 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import msgspec
 
 from heaveto.core.validate import Violation
 from heaveto.errors import ModelError
-from heaveto.events.contents import Json
+from heaveto.events.contents import Json, Part
 from heaveto.events.records import Usage
-from heaveto.models.base import Chunk
+from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, PauseChunk, TextChunk, ThoughtChunk, UsageChunk
 
 Body = dict[str, Any]
 
@@ -52,9 +52,34 @@ class Answer(ABC):
         """Return the frames that come before the first chunk."""
         return []
 
-    @abstractmethod
     def feed(self, chunk: Chunk) -> list[bytes]:
         """Return the frames of a chunk; the last chunk closes the answer."""
+        match chunk:
+            case TextChunk(text=text):
+                return self._text(text)
+            case ThoughtChunk(text=text):
+                return self._thought(text)
+            case CallChunk():
+                return self._call(chunk)
+            case PartChunk(part=part):
+                return self._part(part)
+            case EndChunk():
+                return self._end(chunk)
+            case UsageChunk() | PauseChunk():
+                return []
+            case _:
+                assert_never(chunk)
+
+    @abstractmethod
+    def _text(self, text: str) -> list[bytes]: ...
+    @abstractmethod
+    def _thought(self, text: str) -> list[bytes]: ...
+    @abstractmethod
+    def _call(self, chunk: CallChunk) -> list[bytes]: ...
+    @abstractmethod
+    def _part(self, part: Part) -> list[bytes]: ...
+    @abstractmethod
+    def _end(self, chunk: EndChunk) -> list[bytes]: ...
 
     @abstractmethod
     def failure(self, error: ModelError) -> list[bytes]:

@@ -13,7 +13,7 @@ from heaveto.core.validate import Violation, gemini
 from heaveto.errors import ModelError
 from heaveto.events.contents import Blob, FunctionCall, Json, Part, Text, Thought
 from heaveto.events.records import Usage
-from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, TextChunk, ThoughtChunk
+from heaveto.models.base import CallChunk, Chunk, EndChunk
 from heaveto.testing.emulator.dialects.base import Answer, Asked, Body, Dialect, Opening, listed, parsed, reason_word
 
 _REASONS = {"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
@@ -91,7 +91,7 @@ class GeminiAnswer(Answer):
     def __init__(self, opening: Opening, issued: set[str], *, is_array: bool) -> None:
         self._opening, self._issued, self._is_array = opening, issued, is_array
         self._parts: list[Body] = []
-        self._call: CallChunk | None = None
+        self._growing: CallChunk | None = None
         self._signature = ""
         self._has_calls = False
         self._malformed = ""
@@ -99,25 +99,9 @@ class GeminiAnswer(Answer):
         self._frames = 0
 
     def feed(self, chunk: Chunk) -> list[bytes]:
-        if isinstance(chunk, CallChunk) and self._call is not None and self._call.index == chunk.index:
-            grown = self._call.args + chunk.args
-            self._call = msgspec.structs.replace(self._call, args=grown, data=chunk.data or self._call.data)
-            return []
-        frames = self._finish_call()
-        match chunk:
-            case TextChunk(text=text) if text:
-                return [*frames, self._said({"text": text})]
-            case ThoughtChunk(text=text) if text:
-                return [*frames, self._said({"text": text, "thought": True}, may_sign=False)]
-            case CallChunk():
-                self._call = chunk
-                return frames
-            case PartChunk(part=part):
-                return [*frames, *self._part(part)]
-            case EndChunk():
-                return [*frames, *self._end(chunk)]
-            case _:
-                return frames
+        """As of any answer; but a call is sent whole, when something else comes."""
+        is_growing = isinstance(chunk, CallChunk) and self._growing is not None and self._growing.index == chunk.index
+        return super().feed(chunk) if is_growing else [*self._finish_call(), *super().feed(chunk)]
 
     def failure(self, error: ModelError) -> list[bytes]:
         body = error.body or gemini_error(error.status or 500, str(error), retry_after=error.retry_after_seconds)
@@ -126,6 +110,19 @@ class GeminiAnswer(Answer):
     def whole(self) -> Body:
         candidate: Body = {"content": {"parts": _merged(self._parts), "role": "model"}, "index": 0}
         return self._response(candidate, self._reason)
+
+    def _text(self, text: str) -> list[bytes]:
+        return [self._said({"text": text})] if text else []
+
+    def _thought(self, text: str) -> list[bytes]:
+        return [self._said({"text": text, "thought": True}, may_sign=False)] if text else []
+
+    def _call(self, chunk: CallChunk) -> list[bytes]:
+        before = self._growing
+        if before is not None:
+            chunk = msgspec.structs.replace(before, args=before.args + chunk.args, data=chunk.data or before.data)
+        self._growing = chunk
+        return []
 
     def _end(self, chunk: EndChunk) -> list[bytes]:
         self._reason = reason_word(chunk.reason, _REASONS, cut=chunk.cut)
@@ -144,13 +141,13 @@ class GeminiAnswer(Answer):
         if isinstance(part, Thought) and part.signature and not part.data:
             self._signature = _base64(part.signature)
             was_streamed = bool(self._parts) and bool(self._parts[-1].get("thought"))
-            return [] if was_streamed or not part.text else self.feed(ThoughtChunk(part.text))
+            return [] if was_streamed else self._thought(part.text)
         own = part.data if part.provider == "gemini" and part.data else {}
         neutral = _neutral(part)
         return [self._said({**neutral, **own}, may_sign=not own)] if neutral or own else []
 
     def _finish_call(self) -> list[bytes]:
-        call, self._call = self._call, None
+        call, self._growing = self._growing, None
         if call is None:
             return []
         args = parsed(call.args)

@@ -7,17 +7,17 @@ from typing import Any, cast
 
 from heaveto.core.validate import Violation, validate
 from heaveto.errors import ModelError
-from heaveto.events.contents import Json, Text
+from heaveto.events.contents import Json, Part, Text
 from heaveto.events.records import Usage
-from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, TextChunk, ThoughtChunk
-from heaveto.testing.emulator.dialects.base import Answer, Asked, Body, Dialect, Opening, event, listed, reason_word
-from heaveto.testing.emulator.dialects.openai_errors import openai_error, openai_unknown_model
+from heaveto.models.base import CallChunk, EndChunk
+from heaveto.testing.emulator.dialects.base import Answer, Asked, Body, Opening, event, listed, reason_word
+from heaveto.testing.emulator.dialects.openai import OpenAIDialect, openai_error
 
 DONE = b"data: [DONE]\n\n"
 _REASONS = {"stop": "stop", "tool_calls": "tool_calls", "length": "length", "content_filter": "content_filter"}
 
 
-class OpenAIChatDialect(Dialect):
+class OpenAIChatDialect(OpenAIDialect):
     """POST /v1/chat/completions, of OpenAI or of a server that has its own rules for it, such as ``deepseek``."""
 
     def __init__(self, rules: Mapping[str, Any], server: str) -> None:
@@ -29,15 +29,6 @@ class OpenAIChatDialect(Dialect):
 
     def answer(self, opening: Opening) -> Answer:
         return ChatAnswer(opening)
-
-    def error(self, status: int, message: str, *, retry_after: float | None = None) -> Body:
-        return openai_error(status, message)
-
-    def unknown_model(self, model: str) -> Body:
-        return openai_unknown_model(model)
-
-    def call_id(self, number: int) -> str:
-        return f"call_{number}"
 
     def prompt(self, asked: Asked) -> list[Json]:
         return [*listed(asked.body.get("tools")), *listed(asked.body.get("messages"))]
@@ -59,12 +50,6 @@ class ChatAnswer(Answer):
         self._calls: dict[int, dict[str, Any]] = {}
         self._reason = "stop"
 
-    def feed(self, chunk: Chunk) -> list[bytes]:
-        if isinstance(chunk, EndChunk):
-            return self._end(chunk)
-        delta = self._delta(chunk)
-        return [] if delta is None else [event(self._frame(delta, None))]
-
     def failure(self, error: ModelError) -> list[bytes]:
         return [event(error.body or openai_error(error.status or 500, str(error)))]
 
@@ -84,25 +69,26 @@ class ChatAnswer(Answer):
             frames.append(event(frame))
         return [*frames, DONE]
 
-    def _delta(self, chunk: Chunk) -> dict[str, Any] | None:
-        match chunk:
-            case TextChunk(text=text) | PartChunk(part=Text(text=text)):
-                self._texts.append(text)
-                return {"content": text}
-            case ThoughtChunk(text=text):
-                self._thoughts.append(text)
-                return {"reasoning_content": text}
-            case CallChunk(index=index):
-                self._add(chunk)
-                return {"tool_calls": [{"index": index, **_call(chunk)}]}
-            case _:
-                return None
+    def _text(self, text: str) -> list[bytes]:
+        self._texts.append(text)
+        return self._delta({"content": text})
 
-    def _add(self, chunk: CallChunk) -> None:
+    def _thought(self, text: str) -> list[bytes]:
+        self._thoughts.append(text)
+        return self._delta({"reasoning_content": text})
+
+    def _call(self, chunk: CallChunk) -> list[bytes]:
         if chunk.index in self._calls:
             self._calls[chunk.index]["function"]["arguments"] += chunk.args
         else:
             self._calls[chunk.index] = _call(chunk)
+        return self._delta({"tool_calls": [{"index": chunk.index, **_call(chunk)}]})
+
+    def _part(self, part: Part) -> list[bytes]:
+        return self._text(part.text) if isinstance(part, Text) else []
+
+    def _delta(self, delta: Body) -> list[bytes]:
+        return [event(self._frame(delta, None))]
 
     def _frame(self, delta: dict[str, Any], reason: str | None) -> dict[str, Any]:
         role = {"role": "assistant"} if self._is_first else {}

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from heaveto.core.validate import Violation, openai_responses
 from heaveto.events.contents import Json
-from heaveto.testing.emulator.dialects.base import Answer, Asked, Body, Dialect, Opening, listed
-from heaveto.testing.emulator.dialects.openai_errors import openai_error, openai_unknown_model
+from heaveto.testing.emulator.dialects.base import Answer, Asked, Body, Opening, listed
+from heaveto.testing.emulator.dialects.openai import OpenAIDialect, openai_error
 from heaveto.testing.emulator.dialects.responses_answer import ResponsesAnswer
 from heaveto.testing.emulator.held import HeldResponses, input_items
 
 
-class OpenAIResponsesDialect(Dialect):
+class OpenAIResponsesDialect(OpenAIDialect):
     """POST /v1/responses, with what the provider holds between requests."""
 
     api = "openai-responses"
@@ -47,15 +47,6 @@ class OpenAIResponsesDialect(Dialect):
     def answered(self, asked: Asked, answer: Body) -> None:
         if asked.body.get("store") is not False:
             self.held.keep(asked.body, answer)
-
-    def error(self, status: int, message: str, *, retry_after: float | None = None) -> Body:
-        return openai_error(status, message)
-
-    def unknown_model(self, model: str) -> Body:
-        return openai_unknown_model(model)
-
-    def call_id(self, number: int) -> str:
-        return f"call_{number}"
 
     def prompt(self, asked: Asked) -> list[Json]:
         body = asked.body

@@ -10,7 +10,7 @@ import msgspec
 from heaveto.errors import ModelError
 from heaveto.events.contents import FunctionCall, Json, Part, Text, Thought
 from heaveto.events.records import Usage
-from heaveto.models.base import CallChunk, Chunk, EndChunk, PartChunk, TextChunk, ThoughtChunk
+from heaveto.models.base import CallChunk, EndChunk
 from heaveto.testing.emulator.dialects.base import Answer, Body, Opening, event, listed, reason_word
 
 _REASONS = {
@@ -48,23 +48,6 @@ class ResponsesAnswer(Answer):
             self.status = "in_progress"
         return [*frames, self._about("response.in_progress")]
 
-    def feed(self, chunk: Chunk) -> list[bytes]:
-        match chunk:
-            case TextChunk(text="") | ThoughtChunk(text=""):
-                return []
-            case TextChunk(text=text):
-                return [*self._begin_unless("message"), self._text_delta(text)]
-            case ThoughtChunk(text=text):
-                return [*self._begin_unless("reasoning"), self._summary_delta(text)]
-            case CallChunk():
-                return self._call(chunk)
-            case PartChunk(part=part):
-                return self._part(part)
-            case EndChunk():
-                return self._end(chunk)
-            case _:
-                return []
-
     def failure(self, error: ModelError) -> list[bytes]:
         code = "rate_limit_exceeded" if error.status == 429 else "server_error"
         self.status, self._error = "failed", {"code": code, "message": str(error)}
@@ -91,6 +74,12 @@ class ResponsesAnswer(Answer):
             "usage": _usage(self._opening.usage) if ended else None,
         }  # fmt: skip
 
+    def _text(self, text: str) -> list[bytes]:
+        return [*self._begin_unless("message"), self._text_delta(text)] if text else []
+
+    def _thought(self, text: str) -> list[bytes]:
+        return [*self._begin_unless("reasoning"), self._summary_delta(text)] if text else []
+
     def _end(self, chunk: EndChunk) -> list[bytes]:
         word = reason_word(chunk.reason, _REASONS, cut=chunk.cut)
         if word == "failed":
@@ -110,15 +99,14 @@ class ResponsesAnswer(Answer):
             return self._given(dict(part.data))
         match part:
             case Text(text=text):
-                return self.feed(TextChunk(text))
+                return self._text(text)
             case Thought(text=text, signature=signature):
-                frames = self.feed(ThoughtChunk(text))
+                frames = self._thought(text)
                 self._signature = signature or ""
                 return [*frames, *self._close()]
             case FunctionCall():
                 args = msgspec.json.encode(part.args).decode()
-                head = CallChunk(1000 + len(self._items), part.name, part.provider_id or part.call_id, args)
-                return self.feed(head)
+                return self._call(CallChunk(1000 + len(self._items), part.name, part.provider_id or part.call_id, args))
             case _:
                 return []
 

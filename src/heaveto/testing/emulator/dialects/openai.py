@@ -1,8 +1,8 @@
-"""The error bodies of OpenAI's APIs. Pure."""
+"""What OpenAI's APIs have in common: their error bodies, and the ids of calls. Pure."""
 
 from __future__ import annotations
 
-from heaveto.testing.emulator.dialects.base import Body
+from heaveto.testing.emulator.dialects.base import Body, Dialect
 
 _KINDS: dict[int, tuple[str, str | None]] = {
     401: ("invalid_request_error", "invalid_api_key"),
@@ -11,6 +11,19 @@ _KINDS: dict[int, tuple[str, str | None]] = {
     500: ("server_error", None),
     503: ("server_error", "service_unavailable"),
 }
+
+
+class OpenAIDialect(Dialect):
+    """One of them."""
+
+    def error(self, status: int, message: str, *, retry_after: float | None = None) -> Body:
+        return openai_error(status, message)
+
+    def unknown_model(self, model: str) -> Body:
+        return openai_unknown_model(model)
+
+    def call_id(self, number: int) -> str:
+        return f"call_{number}"
 
 
 def openai_error(status: int, message: str, *, param: str | None = None, code: str | None = None) -> Body:
