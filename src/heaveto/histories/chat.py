@@ -126,7 +126,7 @@ def _reasons(message: Body) -> bool:
 def _seen_calls(calls: list[Body], names: Fitting, profile: Profile) -> Seen:
     if type(calls) is not list or not calls:
         return UNCLEAR
-    ids: list[str] = []
+    seen = SAID
     for call in calls:
         if type(call) is not dict or call.get("type") == "custom":
             return UNCLEAR
@@ -139,8 +139,8 @@ def _seen_calls(calls: list[Body], names: Fitting, profile: Profile) -> Seen:
             return UNCLEAR
         if profile.json_arguments and (not arguments or as_object(arguments)[1] is not None):
             return UNCLEAR
-        ids.append(call_id)
-    return (CALLS, *ids)
+        seen = (CALLS, call_id) if seen is SAID else (*seen, call_id)
+    return seen
 
 
 def _rule(work: Work, rule: str) -> str:
