@@ -48,11 +48,17 @@ def broken_law(steps: Sequence[Step], provider: str, *, joined: bool = True) -> 
     if (repaired is history) != report.is_clean:
         return "the report does not tell whether something was changed"
     has_ids = all(_ids(steps))
-    if repaired is not history and has_ids and provider not in LENIENT and refusal(history, provider) is None:
+    is_judged = has_ids and provider not in LENIENT and not _begins_uncounted(history, provider)
+    if repaired is not history and is_judged and refusal(history, provider) is None:
         return f"changed, though it was valid: {report}"
     if _thoughts(repaired) - _thoughts(history):
         return "signed thinking was changed"
     return _lost(steps, repaired, report)
+
+
+def _begins_uncounted(history: History, provider: str) -> bool:
+    """Mistral does not look at the calls of a first message (M8); a repair answers them all the same."""
+    return provider.startswith("mistral") and bool(history) and bool(history[0].get("tool_calls"))
 
 
 def _thoughts(history: History) -> set[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.repair.judge import broken_law, prefix_change
 from tests.repair.shapes import WRITERS, A, C, R, Step, U, numbered, whole
@@ -54,6 +54,7 @@ _steps = st.lists(
 
 
 @given(steps=_steps, joined=st.booleans())
+@example(steps=[A((C("c1"),)), U("words")], joined=False)
 def test_the_laws_hold_for_what_the_numbered_family_does_not_reach(steps: list[Step], joined: bool) -> None:
     """The same laws where an example that breaks one is made as short as can be."""
     for provider in WRITERS:
