@@ -57,8 +57,9 @@ def broken_law(steps: Sequence[Step], provider: str, *, joined: bool = True) -> 
 
 
 def _begins_uncounted(history: History, provider: str) -> bool:
-    """Mistral does not look at the calls of a first message (M8); a repair answers them all the same."""
-    return provider.startswith("mistral") and bool(history) and bool(history[0].get("tool_calls"))
+    """Mistral does not look at the calls and results of a first message (M8); a repair sees to them all the same."""
+    first = history[0] if history else {}
+    return provider.startswith("mistral") and bool(first.get("tool_calls") or first.get("role") == "tool")
 
 
 def _thoughts(history: History) -> set[bytes]:
