@@ -48,7 +48,7 @@ def broken_law(steps: Sequence[Step], provider: str, *, joined: bool = True) -> 
     if (repaired is history) != report.is_clean:
         return "the report does not tell whether something was changed"
     has_ids = all(_ids(steps))
-    is_judged = has_ids and provider not in LENIENT and not _begins_uncounted(history, provider)
+    is_judged = has_ids and provider not in LENIENT and not _is_beyond_mistral(history, provider, report)
     if repaired is not history and is_judged and refusal(history, provider) is None:
         return f"changed, though it was valid: {report}"
     if _thoughts(repaired) - _thoughts(history):
@@ -56,10 +56,14 @@ def broken_law(steps: Sequence[Step], provider: str, *, joined: bool = True) -> 
     return _lost(steps, repaired, report)
 
 
-def _begins_uncounted(history: History, provider: str) -> bool:
-    """Mistral does not look at the calls and results of a first message (M8); a repair sees to them all the same."""
+def _is_beyond_mistral(history: History, provider: str, report: RepairReport) -> bool:
+    """Whether a repair sees to what Mistral's validator does not look at, and its API may refuse.
+
+    That is calls and results of a first message (M8), and arguments that are no JSON.
+    """
     first = history[0] if history else {}
-    return provider.startswith("mistral") and bool(first.get("tool_calls") or first.get("role") == "tool")
+    is_uncounted = bool(first.get("tool_calls")) or first.get("role") == "tool"
+    return provider.startswith("mistral") and (is_uncounted or any(change.rule == "A8" for change in report.changes))
 
 
 def _thoughts(history: History) -> set[bytes]:
