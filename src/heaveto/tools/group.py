@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from heaveto.errors import ConfigError
+from heaveto.tools import orphans
 
 _T = TypeVar("_T")
 
@@ -85,6 +86,7 @@ class ProcessGroup:
         environment = {**(os.environ if env is None else env), self.marker: "1"}
         command = list(argv(self.marker) if callable(argv) else argv)
         self.process = subprocess.Popen(command, env=environment, cwd=cwd, start_new_session=True, **options)
+        orphans.WATCHER.add(self.pid, self.marker)
 
     @property
     def pid(self) -> int:
@@ -164,6 +166,7 @@ class ProcessGroup:
     def _reap(self, seconds: float) -> None:
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
+            orphans.WATCHER.remove(self.pid)
 
 
 class _Polling:
