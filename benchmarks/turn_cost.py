@@ -56,6 +56,7 @@ class Cell:
     ms: float
     spread: float
     bare_ms: float | None
+    least_ms: float | None
 
 
 def programs(only: Sequence[str]) -> list[Program]:
@@ -115,7 +116,7 @@ def cells(lines: Iterable[dict[str, object]]) -> dict[tuple[str, str, int], Cell
 
 def cell(key: tuple[str, str, int], group: Sequence[dict[str, object]]) -> Cell:
     times = [float(str(line["ms_per_turn"])) for line in group]
-    bare = [float(str(line["bare_ms"])) for line in group if "bare_ms" in line]
+    bare, least = ([float(str(line[name])) for line in group if name in line] for name in ("bare_ms", "least_ms"))
     return Cell(
         name=key[0],
         store=key[1],
@@ -125,6 +126,7 @@ def cell(key: tuple[str, str, int], group: Sequence[dict[str, object]]) -> Cell:
         ms=statistics.median(times),
         spread=(max(times) - min(times)) / statistics.median(times),
         bare_ms=statistics.median(bare) if bare else None,
+        least_ms=statistics.median(least) if least else None,
     )
 
 
@@ -162,33 +164,21 @@ def peer_table(found: dict[tuple[str, str, int], Cell], store: str) -> str:
 
 
 def own_table(found: dict[tuple[str, str, int], Cell]) -> str:
-    """Render how ours grows, and how it stands to what SQLite alone takes."""
-    rows = [
-        [
-            "heaveto",
-            "turns",
-            "records",
-            "ms per turn",
-            "to first",
-            "4 bare commits, ms",
-            "to bare",
-        ]
-    ]
+    """Render how ours grows, and how it stands to what SQLite alone takes.
+
+    "Same rows" is a program that writes these and does nothing else. What a turn costs beyond it and beyond a turn in
+    memory is all that the store can still save.
+    """
+    head = ["heaveto", "turns", "records", "ms per turn", "to first", "4 bare commits, ms", "to bare"]
+    rows = [[*head, "same rows, ms", "to same rows + memory"]]
     for store in STORES:
         row = [found[key] for turns in OUR_POINTS if (key := (OURS, store, turns)) in found]
         for one in row:
-            bare = "–" if one.bare_ms is None else f"{one.bare_ms:.3f}"
-            counts = [str(one.turns), str(one.records)]
-            rows.append(
-                [
-                    store,
-                    *counts,
-                    f"{one.ms:.3f}",
-                    ratio(one.ms, row[0].ms),
-                    bare,
-                    ratio(one.ms, one.bare_ms),
-                ]
-            )
+            bare, least = ("–" if ms is None else f"{ms:.3f}" for ms in (one.bare_ms, one.least_ms))
+            memory = found.get((OURS, "memory", one.turns))
+            floor = one.least_ms + memory.ms if one.least_ms and memory else None
+            texts = [store, str(one.turns), str(one.records), f"{one.ms:.3f}", ratio(one.ms, row[0].ms)]
+            rows.append([*texts, bare, ratio(one.ms, one.bare_ms), least, ratio(one.ms, floor)])
     return align(rows)
 
 

@@ -10,7 +10,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -71,9 +71,12 @@ def report(
     package: str,
     records: int,
     times: Sequence[float],
-    bare: Sequence[float] = (),
+    beside: Mapping[str, Sequence[float]] | None = None,
 ) -> None:
-    """Print one JSON line per point. `records` is what the session held after all turns: it grows evenly."""
+    """Print one JSON line per point. `records` is what the session held after all turns: it grows evenly.
+
+    `beside` is what was timed after every single turn, by the name under which it is printed.
+    """
     for point in plan.points:
         line: dict[str, object] = {
             "peer": package,
@@ -83,6 +86,6 @@ def report(
             "records": round(records * point / len(times)),
             "ms_per_turn": round(window_median(times, point, plan.rounds), 4),
         }
-        if bare:
-            line["bare_ms"] = round(window_median(bare, point, plan.rounds), 4)
+        for name, reference in (beside or {}).items():
+            line[name] = round(window_median(reference, point, plan.rounds), 4)
         print(json.dumps(line), flush=True)

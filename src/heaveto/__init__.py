@@ -50,12 +50,12 @@ if TYPE_CHECKING:
         Usage,
     )
     from heaveto.histories.dangling import repair_dangling_tool_calls
-    from heaveto.histories.held import settle_held_calls
-    from heaveto.histories.repair import repair
     from heaveto.histories.repairer import Repairer
+    from heaveto.histories.repairing import repair
     from heaveto.models.anthropic_messages import AnthropicMessages
     from heaveto.models.base import Model
     from heaveto.models.gemini import Gemini
+    from heaveto.models.held_calls import settle_held_calls
     from heaveto.models.litellm import LiteLLM
     from heaveto.models.openai_chat import OpenAIChat
     from heaveto.models.openai_responses import OpenAIResponses
@@ -116,12 +116,12 @@ _HOMES = {
         "Usage",
     ),
     "heaveto.histories.dangling": ("repair_dangling_tool_calls",),
-    "heaveto.histories.held": ("settle_held_calls",),
-    "heaveto.histories.repair": ("repair",),
+    "heaveto.histories.repairing": ("repair",),
     "heaveto.histories.repairer": ("Repairer",),
     "heaveto.models.anthropic_messages": ("AnthropicMessages",),
     "heaveto.models.base": ("Model",),
     "heaveto.models.gemini": ("Gemini",),
+    "heaveto.models.held_calls": ("settle_held_calls",),
     "heaveto.models.litellm": ("LiteLLM",),
     "heaveto.models.openai_chat": ("OpenAIChat",),
     "heaveto.models.openai_responses": ("OpenAIResponses",),

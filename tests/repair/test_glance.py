@@ -11,13 +11,13 @@ from tests.repair.shapes import WRITERS, A, History, R, Step, U, asks, gemini, n
 from tests.repair.test_total import anything
 
 from heaveto.core.repair import Options
-from heaveto.core.repair.decide import Carry
+from heaveto.core.repair.decision import Carry
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.dangling import ContentsFormat, closely_repaired, repaired_in_parts
 from heaveto.histories.glance import glance
 from heaveto.histories.parts import Repaired
 from heaveto.histories.profiles import profile_named
-from heaveto.histories.repair import repair_closely, repair_in_parts, sight_of
+from heaveto.histories.repairing import repair_closely, repair_in_parts, sight_of
 from heaveto.histories.work import Work
 
 _EACH = 500 if os.environ.get("CI") else 150

@@ -29,7 +29,7 @@ from heaveto.events.records import (
     SessionKey,
     Usage,
 )
-from heaveto.runner.application.compaction import ASK, HEADING
+from heaveto.runner.lane.summary import ASK, HEADING
 from heaveto.stores.base import Store
 from heaveto.stores.memory import MemoryData, MemoryStore
 from heaveto.testing import ScriptedModel, call, fault, gate, say, usage

@@ -11,7 +11,7 @@ from typing import Any
 from heaveto.events.contents import ArtifactInfo, Blob, Json
 from heaveto.events.records import Cause, SessionKey
 from heaveto.tools.base import Reply, ToolContext
-from heaveto.tools.group import process_table
+from heaveto.tools.process_table import process_table
 
 
 class Listener:

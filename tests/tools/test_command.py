@@ -18,7 +18,8 @@ from tests.tools.listener import Listener, cancel_again_and_again, context, livi
 from heaveto.errors import CommandTimeoutError, RunCancelled, ToolArgumentsError
 from heaveto.tools.command import CommandTool, run_command
 from heaveto.tools.command.kept_output import KeptOutput
-from heaveto.tools.group import ProcessGroup, find_members, process_table, table_of_ps
+from heaveto.tools.group import ProcessGroup
+from heaveto.tools.process_table import find_members, process_table, table_of_ps
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process table is looked at in /proc")
 
@@ -270,7 +271,7 @@ async def test_a_stop_that_came_before_starts_nothing() -> None:
 
 async def test_survivors_are_reported(monkeypatch: pytest.MonkeyPatch, tag: str) -> None:
     """What cannot be ended is named, in the result and in the output, and does not hold anything up."""
-    monkeypatch.setattr("heaveto.tools.group._send", _send_nothing_to_sleepers)
+    monkeypatch.setattr("heaveto.tools.process_table._send", _send_nothing_to_sleepers)
     host = Listener()
     result = await run_command("setsid sleep 60 & echo started", ctx=context(host), term_seconds=0.05)
     assert [process.name for process in result.survivors] == ["sleep"]

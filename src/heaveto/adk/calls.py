@@ -8,7 +8,7 @@ from google.adk.events.event import Event
 from google.genai.types import FunctionCall, Part
 
 from heaveto.core.repair import GAP, Block, Call, Result, Turn
-from heaveto.core.repair.bind import Binding, bind
+from heaveto.core.repair.binding import Binding, bind
 from heaveto.core.repair.steps import LAST, Step
 
 _CONFIRMATION = "adk_request_confirmation"

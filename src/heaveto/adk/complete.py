@@ -12,7 +12,7 @@ from google.genai.types import Content, FunctionResponse, Part
 from heaveto.adk.calls import bound, parts_of, pending_ids
 from heaveto.core.notes import unrecorded
 from heaveto.core.repair import Change, Result
-from heaveto.core.repair.bind import BoundTurn, Slot
+from heaveto.core.repair.binding import BoundTurn, Slot
 from heaveto.core.repair.report import Action
 from heaveto.core.repair.rules import Why
 from heaveto.core.repair.steps import Place

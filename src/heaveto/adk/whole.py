@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from heaveto.adk.complete import Texts
 from heaveto.core.repair import Change
 from heaveto.histories.profiles import profile_named
-from heaveto.histories.repair import options_of, repair_messages
+from heaveto.histories.repairing import options_of, repair_messages
 
 _PROFILE = replace(profile_named("gemini"), signatures="never", ends_with_user=False)
 """Models of all providers get these contents, so no signature is invented; google-adk sees to the end itself."""

@@ -137,6 +137,11 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(0, width - 1)].rstrip() + "…"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return how many there are of something, such as ``2 records``; the noun takes an s."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _args(call: FunctionCall) -> str:
     return ", ".join(f"{name}={compact_json(value)}" for name, value in call.args.items())
 

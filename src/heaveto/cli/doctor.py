@@ -13,6 +13,7 @@ from typing import Literal
 
 import click
 
+from heaveto.cli.describe import counted
 from heaveto.cli.exits import FAILED
 from heaveto.cli.reading import DEFAULT_STORE, connect_to_read, require_store
 from heaveto.clock import SystemClock
@@ -107,7 +108,7 @@ def _examine_logs(queries: Queries, sessions: list[SessionInfo]) -> Iterator[Fin
             sound = False
             yield Finding("wrong", f"session {info.key}: {problem}", advice)
     if sound:
-        yield Finding("ok", f"{_count(len(sessions), 'session')} with {_count(records, 'record')}, every log folds")
+        yield Finding("ok", f"{counted(len(sessions), 'session')} with {counted(records, 'record')}, every log folds")
 
 
 def _log_problem(queries: Queries, info: SessionInfo) -> str:
@@ -134,7 +135,7 @@ def _examine_leases(queries: Queries, sessions: list[SessionInfo]) -> Iterator[F
         if holder.alive:
             yield Finding("ok", f"session {info.key} is held by {holder.owner}, which is alive")
     if dead:
-        whose = f"{_count(dead, 'session')} held by processes that died"
+        whose = f"{counted(dead, 'session')} held by processes that died"
         yield Finding("note", whose, "nothing: whoever needs such a session next takes it over")
 
 
@@ -164,7 +165,3 @@ def _show(finding: Finding, *, as_json: bool) -> None:
     click.echo(click.style(f"{mark:>6}", fg=colour) + f"  {finding.what}")
     if finding.do:
         click.echo(f"        -> {finding.do}")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -23,7 +23,7 @@ from heaveto.events.records import RunEnded, SessionKey
 from heaveto.ids import SystemIds
 from heaveto.runner.application.app import App
 from heaveto.runner.gate import Gate
-from heaveto.runner.lane.inbox import Inbox
+from heaveto.runner.lane.endings import end_waiting
 from heaveto.runner.services import Services
 from heaveto.runner.session.log import SessionLog
 from heaveto.runner.session.stops import ask_to_stop
@@ -53,7 +53,7 @@ class Outside:
         """Record that a run shall stop, and wait for its ending while its process lives. Idempotent."""
         await self._log.refresh()
         await ask_to_stop(self._services, self._log, run_id, "user", by=by, reason=reason)
-        await Inbox(self._services, self._log).withdraw(run_id, Ending("cancelled", "user", by, reason))
+        await end_waiting(self._services, self._log, run_id, Ending("cancelled", "user", by, reason))
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_seconds):
                 return await self._ending(run_id)

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from heaveto.cli.describe import counted
 from heaveto.cli.exits import FAILED, OK, USAGE
 from heaveto.cli.replacing import Original, replace_file, write_file
 from heaveto.histories import formats
@@ -150,7 +151,7 @@ def _report(path: Path, found: FileRepair, backup: Path | None, options: _Option
 def _lines(path: Path, found: FileRepair, backup: Path | None, options: _Options) -> Iterator[str]:
     name = "stdin" if path == Path("-") else str(path)
     format_name = f" ({found.provider})" if found.provider else ""
-    yield f"{click.style(name, bold=True)}: {_KINDS[found.kind]}{format_name}, {_count(found.messages, 'message')}"
+    yield f"{click.style(name, bold=True)}: {_KINDS[found.kind]}{format_name}, {counted(found.messages, 'message')}"
     told = [*map(_damage_line, found.damage), *map(_change_line, found.changes)]
     told.sort(key=lambda entry: entry[0])
     for number, what in told[:_MOST_LINES]:
@@ -184,21 +185,17 @@ def _verdict(found: FileRepair, backup: Path | None, options: _Options) -> str:
     if not found.is_broken:
         return _green("nothing is broken, as far as is known" if found.messages else "nothing is damaged")
     parts = [
-        _count(len(found.damage), "damaged place") if found.damage else "",
-        _count(len(found.changes), "change") if found.changes else "",
+        counted(len(found.damage), "damaged place") if found.damage else "",
+        counted(len(found.changes), "change") if found.changes else "",
     ]
-    counted = " and ".join(part for part in parts if part) or "nothing was changed"
+    told = " and ".join(part for part in parts if part) or "nothing was changed"
     if options.check and found.is_changed:
-        counted = f"{counted}{' needed' if found.changes else ''}; the file was left as it is"
+        told = f"{told}{' needed' if found.changes else ''}; the file was left as it is"
     accepted = found.messages and not (found.refused or found.problems)
     verdict = _green("; no rule known here refuses the result") if accepted else ""
     kept = f"; the old file is {backup}" if backup is not None else ""
-    return f"{counted}{kept}{verdict}"
+    return f"{told}{kept}{verdict}"
 
 
 def _green(text: str) -> str:
     return click.style(text, fg="green")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -7,7 +7,7 @@ and sees to what else its provider wants: nothing empty, no bad ends, its own id
 
 from heaveto.histories.dangling import repair_dangling_tool_calls
 from heaveto.histories.profiles import REGISTRY, Profile, formats, profile_named
-from heaveto.histories.repair import repair
 from heaveto.histories.repairer import Repairer
+from heaveto.histories.repairing import repair
 
 __all__ = ["REGISTRY", "Profile", "Repairer", "formats", "profile_named", "repair", "repair_dangling_tool_calls"]

@@ -11,7 +11,7 @@ from heaveto.core.repair.steps import Place
 from heaveto.core.wire_kinds import THINKING
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
-from heaveto.histories.glance import SAID, WORDS, Fitting, Grammar, Look, Seen, grammar
+from heaveto.histories.glance import CALLS, RESULTS, SAID, UNCLEAR, WORDS, Fitting, Look, Seen
 from heaveto.histories.profiles import Profile
 from heaveto.histories.server_tools import drop_unpaired, is_own, is_paused
 from heaveto.histories.work import (
@@ -31,7 +31,7 @@ BREAKPOINTS = 4
 _ROLES = ("user", "assistant", "system")
 
 _ATTACHED = ("image", "document")
-_FOLLOWS = grammar(words="words said calls", said="words said calls", calls="results", results="words said calls")
+_STRETCH = "s+w+|s*crw*"
 
 
 class AnthropicFormat(BlockFormat):
@@ -39,31 +39,30 @@ class AnthropicFormat(BlockFormat):
 
     def looker(self, profile: Profile) -> Look:
         """Return what tells what a message plainly is."""
-        names = Fitting(profile.names)
+        names, alone = Fitting(profile.names), profile.results_alone
 
-        def look(message: Body) -> Seen | None:
-            role, content = message.get("role"), message.get("content")
+        def look(message: Body) -> Seen:
+            role = message.get("role")
+            content: list[Body] | str | None = message.get("content")
             if role != "user" and role != "assistant":
-                return None
-            said = WORDS if role == "user" else SAID
+                return UNCLEAR
             if type(content) is str:
-                return said if content and not content.isspace() else None
+                said = WORDS if role == "user" else SAID
+                return said if content and not content.isspace() else UNCLEAR
             if type(content) is not list or not content:
-                return None
-            blocks = cast("list[Body]", content)
-            return _seen_by_user(blocks, profile) if role == "user" else _seen_by_model(blocks, names)
+                return UNCLEAR
+            return _seen_by_user(content, alone) if role == "user" else _seen_by_model(content, names)
 
         return look
 
-    def follows(self, profile: Profile) -> Grammar:
-        """Return what may stand behind what."""
-        return _FOLLOWS
+    def stretch(self, profile: Profile) -> str:
+        """Return the pattern of a quiet stretch."""
+        return _STRETCH
 
     def clean(self, work: Work) -> None:
         """Empty things, unsigned thinking, names, inputs, the provider's own calls (A7 to A11, A16 to A18)."""
         own_tools = False
-        for index, message in enumerate(work.messages):
-            assert message is not None
+        for index, message in work.to_clean():
             if message.get("role") not in _ROLES:
                 raise InvalidHistoryError(
                     index, f"has the role {message.get('role')!r}, not one of {', '.join(_ROLES)}"
@@ -76,8 +75,6 @@ class AnthropicFormat(BlockFormat):
                 continue
             blocks = objects_at(content, index, "content")
             is_model = message.get("role") == "assistant"
-            if blocks and all(_is_fine(work, block, is_model) for block in blocks):
-                continue
             own_tools = own_tools or any(map(is_own, blocks))
             kept = self._clean_blocks(work, index, is_model, blocks)
             if not kept:
@@ -163,58 +160,52 @@ class AnthropicFormat(BlockFormat):
         return block.get("type") in THINKING
 
 
-def _seen_by_model(blocks: list[Body], names: Fitting) -> Seen | None:
-    ids: list[str] = []
+def _seen_by_model(blocks: list[Body], names: Fitting) -> Seen:
+    seen = SAID
     for block in blocks:
-        if type(block) is not dict:
-            return None
+        if type(block) is not dict or "cache_control" in block:
+            return UNCLEAR  # marks for the cache have a rule for all of them together (A26)
         kind = block.get("type")
-        if "cache_control" in block:
-            return None  # a rule for all of them together (A26)
-        if kind == "tool_use":
-            name, call_id = block.get("name"), block.get("id")
-            if type(name) is not str or type(call_id) is not str or not call_id or not names[name]:
-                return None
-            if type(block.get("input")) is not dict:
-                return None
-            ids.append(call_id)
-        elif kind == "text":
+        if kind == "text":
             words = block.get("text")
             if type(words) is not str or not words or words.isspace():
-                return None
+                return UNCLEAR
+        elif kind == "tool_use":
+            name, call_id = block.get("name"), block.get("id")
+            if type(name) is not str or type(call_id) is not str or not call_id or not names[name]:
+                return UNCLEAR
+            if type(block.get("input")) is not dict:
+                return UNCLEAR
+            seen = (CALLS, call_id) if seen is SAID else (*seen, call_id)
         elif not (kind == "thinking" and block.get("signature")):
-            return None
-    return ("calls", ids) if ids else SAID
+            return UNCLEAR
+    return seen
 
 
-def _seen_by_user(blocks: list[Body], profile: Profile) -> Seen | None:
+def _seen_by_user(blocks: list[Body], alone: bool) -> Seen:
     """Results, and what stands behind them where it may (A3)."""
-    ids: list[str] = []
+    seen = WORDS
     has_words = False
     for block in blocks:
-        if type(block) is not dict:
-            return None
+        if type(block) is not dict or "cache_control" in block:
+            return UNCLEAR
         kind = block.get("type")
-        if "cache_control" in block:
-            return None
         if kind == "tool_result":
             call_id, held = block.get("tool_use_id"), block.get("content")
             if has_words or type(call_id) is not str or not call_id or not _says_something(block):
-                return None
+                return UNCLEAR
             if type(held) is list and not all(map(_is_plain_within, cast("list[object]", held))):
-                return None
-            ids.append(call_id)
+                return UNCLEAR
+            seen = (RESULTS, call_id) if seen is WORDS else (*seen, call_id)
             continue
         has_words = True
         if kind == "text":
             words = block.get("text")
             if type(words) is not str or not words or words.isspace():
-                return None
+                return UNCLEAR
         elif kind not in _ATTACHED:
-            return None
-    if ids and has_words and profile.results_alone:
-        return None
-    return ("results", ids) if ids else WORDS
+            return UNCLEAR
+    return UNCLEAR if has_words and alone and seen is not WORDS else seen
 
 
 def _is_plain_within(block: object) -> bool:
@@ -250,10 +241,10 @@ def _limit_breakpoints(work: Work) -> None:
     """Of too many marks the oldest go (A26)."""
     beside = [*_listed(work.settings.get("system")), *_listed(work.settings.get("tools"))]
     excess = breakpoints_in(work.messages) + sum(bool(block.get("cache_control")) for block in beside) - BREAKPOINTS
-    if excess <= 0:
-        return
     for place, message in enumerate(work.messages):
-        marked = _marked(message)[: max(excess, 0)]
+        if excess <= 0:
+            return
+        marked = _marked(message)[:excess]
         if message is None or not marked:
             continue
         blocks = list(cast("list[Body]", message["content"]))
@@ -280,19 +271,6 @@ def _listed(value: object) -> list[Body]:
 
 def _is_result(block: Body) -> bool:
     return block.get("type") == "tool_result"
-
-
-def _is_fine(work: Work, block: Body, is_model: bool) -> bool:
-    """Whether there is certainly nothing to see to: the usual case, and the fast one."""
-    kind = block.get("type")
-    if kind == "text":
-        words = block.get("text")
-        return type(words) is str and words != "" and not words.isspace()
-    if kind == "tool_use":
-        name = block.get("name")
-        is_usual = type(block.get("input")) is dict and type(block.get("id")) is str
-        return is_model and is_usual and type(name) is str and work.names.get(name) == name
-    return kind == "tool_result" and not block.get("is_error") and type(block.get("tool_use_id")) is str
 
 
 def _clean_call(work: Work, index: int, block: Body) -> Body:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import cast
 
 from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
@@ -11,13 +10,13 @@ from heaveto.core.repair.steps import Place
 from heaveto.core.wire_names import NOTHING
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
-from heaveto.histories.glance import SAID, WORDS, Fitting, Grammar, Look, Seen, grammar
+from heaveto.histories.glance import CALLS, RESULTS, SAID, UNCLEAR, WORDS, Fitting, Look, Seen
 from heaveto.histories.profiles import Profile
 from heaveto.histories.work import Body, Work, as_object, is_body, json_words, objects_at, text_of, texts_of, words_of
 
 _ROLES = ("user", "assistant")
 _ATTACHED = ("document", "video")
-_FOLLOWS = grammar(words="said calls", said="words", calls="results", results="said calls")
+_STRETCH = "sw|cr"
 
 
 class BedrockFormat(BlockFormat):
@@ -25,34 +24,31 @@ class BedrockFormat(BlockFormat):
 
     def looker(self, profile: Profile) -> Look:
         """Return what tells what a message plainly is."""
-        names = Fitting(profile.names)
+        names, alone = Fitting(profile.names), profile.results_alone
 
-        def look(message: Body) -> Seen | None:
-            role, content = message.get("role"), message.get("content")
+        def look(message: Body) -> Seen:
+            role = message.get("role")
+            content: list[Body] | str | None = message.get("content")
             if type(content) is not list or not content:
-                return None
-            blocks = cast("list[Body]", content)
+                return UNCLEAR
             if role == "assistant":
-                return _seen_by_model(blocks, names)
-            return _seen_by_user(blocks, profile) if role == "user" else None
+                return _seen_by_model(content, names)
+            return _seen_by_user(content, alone) if role == "user" else UNCLEAR
 
         return look
 
-    def follows(self, profile: Profile) -> Grammar:
-        """Return what may stand behind what."""
-        return _FOLLOWS
+    def stretch(self, profile: Profile) -> str:
+        """Return the pattern of a quiet stretch."""
+        return _STRETCH
 
     def clean(self, work: Work) -> None:
         """Blank texts, unsigned thinking, names, inputs, results that say nothing (B5, B7 to B9)."""
-        for index, message in enumerate(work.messages):
-            assert message is not None
+        for index, message in work.to_clean():
             if message.get("role") not in _ROLES:
                 raise InvalidHistoryError(
                     index, f"has the role {message.get('role')!r}, not one of {', '.join(_ROLES)}"
                 )
             blocks = objects_at(message.get("content"), index, "content")
-            if blocks and all(_is_fine(work, block) for block in blocks):
-                continue
             kept = self._clean_blocks(work, index, blocks)
             if not kept:
                 if not blocks:
@@ -151,63 +147,47 @@ class BedrockFormat(BlockFormat):
         return "reasoningContent" in block
 
 
-def _seen_by_model(blocks: list[Body], names: Fitting) -> Seen | None:
-    ids: list[str] = []
+def _seen_by_model(blocks: list[Body], names: Fitting) -> Seen:
+    seen = SAID
     for block in blocks:
         if type(block) is not dict or len(block) != 1:
-            return None
-        if (call := block.get("toolUse")) is not None:
-            if not is_body(call) or "type" in call or type(call.get("input")) is not dict:
-                return None
+            return UNCLEAR
+        if (words := block.get("text")) is not None:
+            if type(words) is not str or not words or words.isspace():
+                return UNCLEAR
+        elif "toolUse" in block:
+            call: Body | None = block["toolUse"]
+            if type(call) is not dict or "type" in call or type(call.get("input")) is not dict:
+                return UNCLEAR
             name, call_id = call.get("name"), call.get("toolUseId")
             if type(name) is not str or type(call_id) is not str or not call_id or not names[name]:
-                return None
-            ids.append(call_id)
-        elif not _says(block) and not _is_signed(block):
-            return None
-    return ("calls", ids) if ids else SAID
+                return UNCLEAR
+            seen = (CALLS, call_id) if seen is SAID else (*seen, call_id)
+        elif not _is_signed(block):
+            return UNCLEAR
+    return seen
 
 
-def _seen_by_user(blocks: list[Body], profile: Profile) -> Seen | None:
+def _seen_by_user(blocks: list[Body], alone: bool) -> Seen:
     """Results, and words behind them where they may stand."""
-    ids: list[str] = []
+    seen = WORDS
     has_words = False
     for block in blocks:
         if type(block) is not dict or len(block) != 1:
-            return None
-        if (result := block.get("toolResult")) is not None:
-            call_id = result.get("toolUseId") if is_body(result) and "type" not in result else None
-            if has_words or type(call_id) is not str or not call_id or not result.get("content"):
-                return None
-            ids.append(call_id)
-        elif _says(block):
+            return UNCLEAR
+        if (words := block.get("text")) is not None:
+            if type(words) is not str or not words or words.isspace():
+                return UNCLEAR
             has_words = True
         else:
-            return None
-    if ids and has_words and profile.results_alone:
-        return None
-    return ("results", ids) if ids else WORDS
-
-
-def _says(block: Body) -> bool:
-    words = block.get("text")
-    return type(words) is str and words != "" and not words.isspace()
-
-
-def _is_fine(work: Work, block: Body) -> bool:
-    """Whether there is certainly nothing to see to: the usual case, and the fast one."""
-    if len(block) != 1:
-        return False
-    words = block.get("text")
-    if words is not None:
-        return type(words) is str and words != "" and not words.isspace()
-    call = block.get("toolUse")
-    if is_body(call):
-        name = call.get("name")
-        is_usual = type(call.get("input")) is dict and type(call.get("toolUseId")) is str
-        return is_usual and type(name) is str and work.names.get(name) == name
-    result = block.get("toolResult")
-    return is_body(result) and bool(result.get("content")) and type(result.get("toolUseId")) is str
+            result: Body | None = block.get("toolResult")
+            if has_words or type(result) is not dict or "type" in result or not result.get("content"):
+                return UNCLEAR
+            call_id = result.get("toolUseId")
+            if type(call_id) is not str or not call_id:
+                return UNCLEAR
+            seen = (RESULTS, call_id) if seen is WORDS else (*seen, call_id)
+    return UNCLEAR if has_words and alone and seen is not WORDS else seen
 
 
 def _held(block: Body, key: str) -> Body:

@@ -108,11 +108,13 @@ class BlockFormat(ABC):
         content = message.get(self.key)
         if type(content) is str:
             return
-        for number, block in enumerate(cast("list[Body]", content or ())):
-            call = self.call(work, block, (index, number))
+        blocks: list[Body] = content or []
+        for number, block in enumerate(blocks):
+            place = (index, number)
+            call = self.call(work, block, place)
             if call is not None:
                 calls.append(call)
-            elif (result := self.result(block, (index, number))) is not None:
+            elif (result := self.result(block, place)) is not None:
                 strays.append(result)  # A27: a result does not belong there; it will move
 
     def _read_user(self, steps: list[Step], index: int, message: Body) -> None:
@@ -120,7 +122,8 @@ class BlockFormat(ABC):
         if type(content) is str:
             steps.append(GAP)
             return
-        for number, block in enumerate(cast("list[Body]", content or ())):
+        blocks: list[Body] = content or []
+        for number, block in enumerate(blocks):
             result = self.result(block, (index, number))
             steps.append(GAP if result is None else Block((result,)))
 
@@ -128,7 +131,8 @@ class BlockFormat(ABC):
 
     def apply(self, work: Work, plan: Plan) -> None:
         """Take out, rename, put in. What comes behind a turn without results opens the next user message (A1, F03)."""
-        touched = {place[0] for places in (plan.removed, plan.inserts, plan.ids, plan.names) for place in places}
+        places = (plan.removed, plan.inserts, plan.ids, plan.names)
+        touched = {index for some in places for index, number in some if number != LAST}
         messages: list[Body | None] = []
         origins: list[int] = []
         opening: list[Body] = []
@@ -138,11 +142,9 @@ class BlockFormat(ABC):
             told = message
             if opening:
                 told, opening = self._opened(work, messages, origins, index, message, opening), []
-            if index not in touched:
-                messages.append(told)
-            else:
+            if (index, LAST) in plan.inserts:
                 opening = self._inserts(work, plan, (index, LAST))
-                messages.append(self._changed(work, plan, index, told))
+            messages.append(self._changed(work, plan, index, told) if index in touched else told)
             origins.append(index)
         if opening:
             messages.append(self.user_message(opening))
@@ -283,8 +285,8 @@ def set_apart(
     messages: list[Body | None] = []
     origins: list[int] = []
     for index, message in work.placed():
-        content = message.get(form.key)
-        blocks = cast("list[Body]", content) if isinstance(content, list) else []
+        content: list[Body] | str | None = message.get(form.key)
+        blocks = content if isinstance(content, list) and len(content) > 1 else []
         special = [block for block in blocks if is_special(block)]
         if not special or len(special) == len(blocks) or (unless is not None and unless(blocks)):
             messages.append(message)

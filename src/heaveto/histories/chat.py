@@ -9,17 +9,11 @@ from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Quoted, Res
 from heaveto.core.repair.steps import Insert, Step
 from heaveto.core.wire_names import NOTHING, UNKNOWN_TOOL
 from heaveto.errors import InvalidHistoryError
-from heaveto.histories.glance import SAID, WORDS, Fitting, Grammar, Look, Seen, grammar
+from heaveto.histories.glance import CALLS, RESULTS, SAID, UNCLEAR, WORDS, Fitting, Look, Seen
 from heaveto.histories.profiles import Profile
 from heaveto.histories.work import Body, Work, as_object, is_body, json_words, objects_at, text_of, texts_of, words_of
 
 _BRIDGE = "Understood."
-_FOLLOWS = grammar(
-    words="words said calls", said="words said calls", calls="results", results="words said calls results"
-)
-_FOLLOWS_BRIDGED = grammar(
-    words="words said calls", said="words said calls", calls="results", results="said calls results"
-)
 
 
 class ChatFormat:
@@ -33,31 +27,30 @@ class ChatFormat:
         """Return what tells what a message plainly is."""
         names = Fitting(profile.names)
         needs_reasoning = profile.reasoning_content == "always"
-        speakers = ("user",) if profile.bridged else ("user", "system", "developer")
+        speakers = ("user",) if profile.bridged or not profile.within_turns else ("user", "system", "developer")
 
-        def look(message: Body) -> Seen | None:
+        def look(message: Body) -> Seen:
             role, content = message.get("role"), message.get("content")
             if role == "assistant":
                 calls = message.get("tool_calls")
                 if calls is None:
-                    return SAID if type(content) is str and content else None
-                return None if needs_reasoning and not _reasons(message) else _seen_calls(calls, names, profile)
+                    return SAID if type(content) is str and content else UNCLEAR
+                return UNCLEAR if needs_reasoning and not _reasons(message) else _seen_calls(calls, names, profile)
             if role == "tool":
                 call_id = message.get("tool_call_id")
-                return ("results", [call_id]) if type(call_id) is str and call_id and type(content) is str else None
-            return WORDS if content is not None and role in speakers else None
+                return (RESULTS, call_id) if type(call_id) is str and call_id and type(content) is str else UNCLEAR
+            return WORDS if content is not None and role in speakers else UNCLEAR
 
         return look
 
-    def follows(self, profile: Profile) -> Grammar:
-        """Return what may stand behind what."""
-        return _FOLLOWS_BRIDGED if profile.bridged else _FOLLOWS
+    def stretch(self, profile: Profile) -> str:
+        """Return the pattern of a quiet stretch."""
+        return "s+w+|s*cr+" if profile.bridged else "s+w+|s*cr+w*"
 
     def clean(self, work: Work) -> None:
         """Empty lists and nulls, names, arguments (O7, O9, O12, A8, M6)."""
         messages = work.messages
-        for index, given in enumerate(messages):
-            assert given is not None
+        for index, given in work.to_clean():
             message = given
             role = message.get("role")
             if role == "assistant":
@@ -117,24 +110,24 @@ def _reasons(message: Body) -> bool:
     return isinstance(message.get("reasoning_content"), str)
 
 
-def _seen_calls(calls: object, names: Fitting, profile: Profile) -> Seen | None:
+def _seen_calls(calls: list[Body], names: Fitting, profile: Profile) -> Seen:
     if type(calls) is not list or not calls:
-        return None
-    ids: list[str] = []
-    for call in cast("list[Body]", calls):
+        return UNCLEAR
+    seen = SAID
+    for call in calls:
         if type(call) is not dict or call.get("type") == "custom":
-            return None
+            return UNCLEAR
         function: Body = call.get("function") or {}
         call_id = call.get("id")
         if type(call_id) is not str or not call_id or type(function) is not dict:
-            return None
+            return UNCLEAR
         name, arguments = function.get("name"), function.get("arguments")
         if type(name) is not str or type(arguments) is not str or not names[name]:
-            return None
+            return UNCLEAR
         if profile.json_arguments and (not arguments or as_object(arguments)[1] is not None):
-            return None
-        ids.append(call_id)
-    return ("calls", ids)
+            return UNCLEAR
+        seen = (CALLS, call_id) if seen is SAID else (*seen, call_id)
+    return seen
 
 
 def _rule(work: Work, rule: str) -> str:

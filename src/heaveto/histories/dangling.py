@@ -8,7 +8,7 @@ from heaveto.core.repair import Call, Made, Options, Result, decide
 from heaveto.core.repair.steps import Place
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.gemini import GeminiFormat
-from heaveto.histories.glance import SAID, WORDS, Seen, Sight, glance
+from heaveto.histories.glance import CALLS, RESULTS, SAID, UNCLEAR, WORDS, Seen, glance, sight_with
 from heaveto.histories.parts import Repaired, is_apart, put_back
 from heaveto.histories.profiles import profile_named
 from heaveto.histories.work import Body, Work, is_body, text_of
@@ -36,7 +36,7 @@ def repair_dangling_tool_calls(contents: list[Any]) -> int:
 
 def repaired_in_parts(form: ContentsFormat, contents: list[Any]) -> Repaired | None:
     """Repair what a glance does not find in order, by itself; None if that would not be the same."""
-    seen = glance(contents, Sight(_PROFILE, _look, form.follows(_PROFILE)))
+    seen = glance(contents, sight_with(_PROFILE, _look, form.stretch(_PROFILE)))
     picked = seen.pick(contents)
     if len(picked) == len(contents):
         return None
@@ -65,7 +65,7 @@ def closely_repaired(form: ContentsFormat, contents: list[Any]) -> Repaired:
     return Repaired(messages, work.changes, decision.carry, origins=[origin for origin, _ in there])
 
 
-def _look(content: Any) -> Seen | None:
+def _look(content: Any) -> Seen:
     """Tell what a content of the SDK plainly is. Dicts, and what is no content, are looked at closely."""
     try:
         parts, is_model = content.parts or (), content.role == "model"
@@ -76,12 +76,12 @@ def _look(content: Any) -> Seen | None:
             if held is not None and held.name:
                 ids.append(held.id or f"\0{held.name}")
             elif call is not None or result is not None:
-                return None
+                return UNCLEAR
     except AttributeError:
-        return None
+        return UNCLEAR
     if not ids:
         return SAID if is_model else WORDS
-    return ("calls", ids) if is_model else ("results", ids) if len(ids) == len(parts) else None
+    return (CALLS, *ids) if is_model else (RESULTS, *ids) if len(ids) == len(parts) else UNCLEAR
 
 
 def _view(index: int, content: Any) -> Body:

@@ -10,7 +10,7 @@ from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
 from heaveto.core.wire_names import NO_SIGNATURE, NOTHING, wants_signatures
 from heaveto.histories.blocks import BlockFormat, settle_ends
-from heaveto.histories.glance import SAID, WORDS, Fitting, Grammar, Look, Seen, grammar
+from heaveto.histories.glance import CALLS, RESULTS, SAID, SIGNED, UNCLEAR, WORDS, Fitting, Look, Seen
 from heaveto.histories.profiles import Profile
 from heaveto.histories.work import Body, Work, as_object, is_body, is_list, json_words, objects_at, text_of
 
@@ -21,9 +21,10 @@ _DATA = {
 }  # fmt: skip
 _CALLS, _RESULTS = ("functionCall", "function_call"), ("functionResponse", "function_response")
 _SCALARS = frozenset((str, int, float, bool, type(None)))
+_NO_ARGS: Body = {}
 _FUNCTIONS = frozenset((*_CALLS, *_RESULTS))
 _SIGNATURES = ("thoughtSignature", "thought_signature")
-_FOLLOWS = grammar(words="words said calls", said="words said", calls="results", results="words said calls")
+_STRETCH = "s+w+|[cg]rw*"
 
 
 class GeminiFormat(BlockFormat):
@@ -35,33 +36,30 @@ class GeminiFormat(BlockFormat):
         """Return what tells what a content plainly is."""
         names = Fitting(profile.names)
 
-        def look(content: Body) -> Seen | None:
-            role, parts = content.get("role"), content.get("parts")
+        def look(content: Body) -> Seen:
+            role = content.get("role")
+            parts: list[Body] | None = content.get("parts")
             if type(parts) is not list or not parts:
-                return None
-            held = cast("list[Body]", parts)
+                return UNCLEAR
             if role == "model":
-                return _seen_by_model(held, names)
-            return _seen_by_user(held, names) if role == "user" else None
+                return _seen_by_model(parts, names)
+            return _seen_by_user(parts, names) if role == "user" else UNCLEAR
 
         return look
 
-    def follows(self, profile: Profile) -> Grammar:
-        """Return what may stand behind what."""
-        return _FOLLOWS
+    def stretch(self, profile: Profile) -> str:
+        """Return the pattern of a quiet stretch."""
+        return _STRETCH
 
     def clean(self, work: Work) -> None:
         """Roles, empty parts, names, arguments and responses (G6 to G8, G15, G16, G18)."""
-        for index, given in enumerate(work.messages):
-            assert given is not None
+        for index, given in work.to_clean():
             content = given
             parts = objects_at(content.get("parts"), index, "parts")
             role = _role(content, parts)
             if role != (content.get("role") or "user"):
                 work.report("G8", index, "edited", f"the role was {content.get('role')}; now {role}")
                 content = {**content, "role": role}
-            if content is given and parts and all(_is_fine(work, part, role) for part in parts):
-                continue
             kept = self._clean_parts(work, index, role, parts)
             if not kept:
                 if not parts:
@@ -217,66 +215,65 @@ class GeminiFormat(BlockFormat):
         return self.text(notes.orphan_note(result.id, result.name, json_words(result.value)))
 
 
-def _seen_by_model(parts: list[Body], names: Fitting) -> Seen | None:
-    ids: list[str] = []
+def _seen_by_model(parts: list[Body], names: Fitting) -> Seen:
+    seen = SAID
+    kind = CALLS
     for part in parts:
         if type(part) is not dict:
-            return None
+            return UNCLEAR
+        words = part.get("text")
+        if words is not None:
+            if type(words) is not str or not words or (len(part) != 1 and _is_function(part)):
+                return UNCLEAR
+            continue
         call: Body | None = part.get("functionCall")
-        if call is None:
-            if not _says(part):
-                return None
-            continue
-        call_id = _plain_id(call, names)
-        if call_id is None or len(part) != 1 or type(call.get("args", {})) is not dict:
-            return None  # signatures among others: where one call has one, others want it (G10)
-        ids.append(call_id)
-    return ("calls", ids) if ids else SAID
+        if type(call) is not dict or type(call.get("args", _NO_ARGS)) is not dict:
+            return UNCLEAR
+        if len(part) != 1:
+            if len(part) != 2 or type(part.get("thoughtSignature")) is not str:
+                return UNCLEAR
+            kind = SIGNED
+        name, call_id = call.get("name"), call.get("id")
+        if type(name) is not str or not names[name] or (call_id is not None and type(call_id) is not str):
+            return UNCLEAR
+        own = call_id or f"\0{name}"
+        seen = (kind, own) if seen is SAID else (kind, *seen[1:], own)
+    return seen
 
 
-def _seen_by_user(parts: list[Body], names: Fitting) -> Seen | None:
-    ids: list[str] = []
+def _seen_by_user(parts: list[Body], names: Fitting) -> Seen:
+    seen = WORDS
     for part in parts:
         if type(part) is not dict:
-            return None
-        result: Body | None = part.get("functionResponse")
-        if result is None or len(part) != 1:
-            if not _says(part):
-                return None
+            return UNCLEAR
+        words = part.get("text")
+        if words is not None:
+            if type(words) is not str or not words or (len(part) != 1 and _is_function(part)):
+                return UNCLEAR
             continue
-        call_id = _plain_id(result, names)
-        if call_id is None or not _is_plain(result.get("response")):
-            return None
-        ids.append(call_id)
-    if ids and len(ids) != len(parts):
-        return None
-    return ("results", ids) if ids else WORDS
+        result: Body | None = part.get("functionResponse")
+        if type(result) is not dict or len(part) != 1 or not _is_plain(result.get("response")):
+            return UNCLEAR
+        name, call_id = result.get("name"), result.get("id")
+        if type(name) is not str or not names[name] or (call_id is not None and type(call_id) is not str):
+            return UNCLEAR
+        own = call_id or f"\0{name}"
+        seen = (RESULTS, own) if seen is WORDS else (*seen, own)
+    return seen if seen is WORDS or len(seen) == len(parts) + 1 else UNCLEAR
 
 
-def _is_plain(response: object) -> bool:
+def _is_function(part: Body) -> bool:
+    return not part.keys().isdisjoint(_FUNCTIONS)
+
+
+def _is_plain(response: Body | None) -> bool:
     """Whether a response is an object without a reference; of one that holds others all are looked at."""
     if type(response) is not dict or "$ref" in response:
         return False
-    kinds = set(map(type, cast("Body", response).values()))
-    return kinds <= _SCALARS or not _holds_reference(cast("Body", response))
-
-
-def _plain_id(held: Body, names: Fitting) -> str | None:
-    """Return the id of a call or result, or what stands for it where only names are given; None if not plain."""
-    if type(held) is not dict:
-        return None
-    name, call_id = held.get("name"), held.get("id")
-    if type(name) is not str or not name or not names[name]:
-        return None
-    if call_id is None:
-        return f"\0{name}"
-    return call_id if type(call_id) is str and call_id else None
-
-
-def _says(part: Body) -> bool:
-    """Whether a part has words, and is neither a call nor a result."""
-    words = part.get("text")
-    return type(words) is str and words != "" and (len(part) == 1 or part.keys().isdisjoint(_FUNCTIONS))
+    for value in response.values():
+        if type(value) not in _SCALARS:
+            return not _holds_reference(response)
+    return True
 
 
 def _role(content: Body, parts: list[Body]) -> str:
@@ -297,18 +294,6 @@ def _key(part: Body, keys: tuple[str, ...]) -> str:
 def _held(part: Body, key: str) -> Body:
     held: object = part.get(key)
     return held if is_body(held) else {}
-
-
-def _is_fine(work: Work, part: Body, role: str) -> bool:
-    """Whether there is certainly nothing to see to: the usual case, and the fast one."""
-    if type(part.get("text")) is str and part["text"]:
-        return True
-    call = part.get("functionCall")
-    if is_body(call) and role == "model":
-        name = call.get("name")
-        is_usual = type(call.get("args")) is dict and type(call.get("id")) is not int
-        return is_usual and type(name) is str and work.names.get(name) == name
-    return False
 
 
 def _is_empty(part: Body) -> bool:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec.structs import replace
-
 from heaveto.core.repair import Change
-from heaveto.core.repair.decide import Carry
+from heaveto.core.repair.decision import Carry
+from heaveto.core.repair.report import change_at
 from heaveto.histories.glance import Glance
 
 
@@ -29,7 +28,8 @@ class Repaired:
 
 def carry_of(seen: Glance) -> Carry:
     """Return what the quiet stretches tell a continuation."""
-    return Carry(seen.ids, seen.ids, calls=seen.calls)
+    ids = set(seen.ids)
+    return Carry(ids, ids, calls=len(seen.ids))
 
 
 def is_apart(done: Repaired, seen: Glance) -> bool:
@@ -37,7 +37,7 @@ def is_apart(done: Repaired, seen: Glance) -> bool:
     carry = done.carry
     is_counted = any(change.action == "renamed" and not change.call_id for change in done.changes)
     ids = (carry.call_ids, carry.unmatched_ids, carry.used_ids)
-    return not is_counted and all(seen.ids.isdisjoint(some) for some in ids)
+    return not is_counted and all(some.isdisjoint(seen.ids) for some in ids)
 
 
 def put_back(history: list[Any], seen: Glance, done: Repaired) -> Repaired:
@@ -54,5 +54,5 @@ def put_back(history: list[Any], seen: Glance, done: Repaired) -> Repaired:
         while done_to < len(done.origins) and places[done.origins[done_to]] < at:
             messages.append(done.messages[done_to])
             done_to += 1
-    changes = [replace(change, index=places[change.index]) for change in done.changes]
+    changes = [change_at(places[change.index], change) for change in done.changes]
     return Repaired([*messages, *history[at:]], changes, done.carry)

@@ -9,14 +9,15 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from heaveto.core.repair import Change, RepairReport
-from heaveto.core.repair.decide import Carry
+from heaveto.core.repair.decision import Carry
+from heaveto.core.repair.report import change_at
 from heaveto.core.repair.rules import Why
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.anthropic import BREAKPOINTS, breakpoints_in
 from heaveto.histories.gemini import holds_signed_call
 from heaveto.histories.parts import Repaired
 from heaveto.histories.profiles import Profile, profile_named
-from heaveto.histories.repair import Results, options_of, repair_messages, seen_in_order, sight_of
+from heaveto.histories.repairing import Results, options_of, repair_messages, seen_in_order, sight_of
 from heaveto.histories.work import is_body, is_list
 
 _PAIRED_LATER = ("R7", "A18")
@@ -152,7 +153,7 @@ class Repairer:
 
 
 def _moved(changes: list[Change], offset: int) -> tuple[Change, ...]:
-    return tuple(replace(change, index=change.index + offset) for change in changes)
+    return tuple([change_at(change.index + offset, change) for change in changes])
 
 
 def _item_ids(items: list[Any]) -> set[str]:

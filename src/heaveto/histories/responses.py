@@ -10,19 +10,14 @@ from heaveto.core import notes
 from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Quoted, Result, Turn
 from heaveto.core.repair.steps import Insert, Place, Step
 from heaveto.core.wire_kinds import LOCAL_SHELL_OUTPUT, OUTPUT_OF
-from heaveto.histories.glance import SAID, STORED, THOUGHT, WORDS, Fitting, Grammar, Look, Seen, grammar
+from heaveto.histories.glance import CALLS, RESULTS, SAID, STORED, THOUGHT, UNCLEAR, WORDS, Fitting, Look, Seen
 from heaveto.histories.profiles import Profile
 from heaveto.histories.work import Body, Work, as_object, json_words, text_of, words_of
 
 _OUTPUTS = frozenset(OUTPUT_OF.values())
 _ANSWERED = _OUTPUTS | OUTPUT_OF.keys()
-_FOLLOWS = grammar(
-    words="words said stored thought calls",
-    said="words said stored thought calls",
-    thought="stored thought calls",
-    calls="calls results",
-    results="words said stored thought calls results",
-)
+_SAID = "(?:[si]|t+(?=[ic]))"
+_STRETCH = f"{_SAID}+w+|{_SAID}*c+r+w*"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NO_PICTURE = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
@@ -41,34 +36,33 @@ class ResponsesFormat:
         """Return what tells what an item plainly is."""
         names = Fitting(profile.names)
 
-        def look(item: Body) -> Seen | None:
+        def look(item: Body) -> Seen:
             item_id, kind = item.get("id"), item.get("type")
             if item_id is not None and (type(item_id) is not str or not _ID.fullmatch(item_id)):
-                return None
+                return UNCLEAR
             if kind is None or kind == "message":
                 role = item.get("role")
                 if role == "assistant":
                     return SAID if item_id is None else STORED
-                return WORDS if role == "user" else None
+                return WORDS if role == "user" else UNCLEAR
             if kind == "function_call":
                 return _seen_call(item, names)
             if kind == "function_call_output":
                 call_id = item.get("call_id")
-                return ("results", [call_id]) if type(call_id) is str and call_id else None
-            return THOUGHT if kind == "reasoning" else None
+                return (RESULTS, call_id) if type(call_id) is str and call_id else UNCLEAR
+            return THOUGHT if kind == "reasoning" else UNCLEAR
 
         return look
 
-    def follows(self, profile: Profile) -> Grammar:
-        """Return what may stand behind what."""
-        return _FOLLOWS
+    def stretch(self, profile: Profile) -> str:
+        """Return the pattern of a quiet stretch."""
+        return _STRETCH
 
     def clean(self, work: Work) -> None:
         """Item ids, references to what is not stored, names, arguments (R7, R9 to R11)."""
         seen: dict[str, Body] = {}
         is_stored = work.settings.get("store") is not False
-        for index, item in enumerate(work.messages):
-            assert item is not None
+        for index, item in work.to_clean():
             clean: Body | None = item
             if item.get("id") is not None and item.get("type") != LOCAL_SHELL_OUTPUT:
                 clean = _clean_id(work, index, item, seen, is_stored=is_stored)
@@ -126,13 +120,13 @@ class ResponsesFormat:
         _pair_reasoning(work)
 
 
-def _seen_call(item: Body, names: Fitting) -> Seen | None:
+def _seen_call(item: Body, names: Fitting) -> Seen:
     item_id, call_id, name = item.get("id"), item.get("call_id"), item.get("name")
     if type(call_id) is not str or not call_id or type(name) is not str or not names[name]:
-        return None
+        return UNCLEAR
     if type(item.get("arguments")) is not str or "execution" in item:
-        return None
-    return ("calls", [call_id]) if item_id is None or item_id.startswith("fc") else None
+        return UNCLEAR
+    return (CALLS, call_id) if item_id is None or item_id.startswith("fc") else UNCLEAR
 
 
 def _kind(item: Body) -> str:

@@ -15,7 +15,7 @@ from heaveto.core.repair.steps import Insert, Step
 from heaveto.core.wire_names import NameRule
 from heaveto.errors import InvalidHistoryError
 from heaveto.events.contents import Json
-from heaveto.histories.glance import Grammar, Look
+from heaveto.histories.glance import Look
 from heaveto.histories.profiles import Profile
 
 Body: TypeAlias = dict[str, Any]
@@ -35,6 +35,7 @@ class Work:
         is_end: whether it ends here; if not, the model goes on behind it.
         left_open: whether what stands at the end is gone on with, so that nothing may follow it.
         is_start: whether the history begins here; a continuation does not.
+        unclear: the places of messages that are not plainly what the format wants; None if nobody looked.
     """
 
     profile: Profile
@@ -46,9 +47,15 @@ class Work:
     has_images: bool = False
     left_open: bool = False
     origins: Sequence[int] = ()
+    unclear: Sequence[int] | None = None
     changes: list[Change] = field(default_factory=list[Change])
     raw_args: dict[int, str] = field(default_factory=dict[int, str])
     names: dict[str, str] = field(default_factory=dict[str, str])
+
+    def to_clean(self) -> list[tuple[int, Body]]:
+        """Return the messages that may hold what their format does not take, with their places."""
+        places = range(len(self.messages)) if self.unclear is None else self.unclear
+        return [(place, cast("Body", self.messages[place])) for place in places]
 
     def report(
         self, rule: str, index: int, action: Action, known: str = "", *, call_id: str = "", name: str = ""
@@ -104,12 +111,12 @@ class Format(Protocol):
         """Return what tells what a message plainly is."""
         ...
 
-    def follows(self, profile: Profile) -> Grammar:
-        """Return what may stand behind what."""
+    def stretch(self, profile: Profile) -> str:
+        """Return the pattern of a quiet stretch: letters of the model's messages, and then of others."""
         ...
 
     def clean(self, work: Work) -> None:
-        """See to each message by itself: what may not be in it, and what must."""
+        """See to each unclear message by itself: what may not be in it, and what must."""
         ...
 
     def read(self, work: Work) -> list[Step]:

@@ -105,7 +105,11 @@ class Model(ABC):
 
     @abstractmethod
     def generate(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """Stream the answer to a request. Sends nothing before the first iteration."""
+        """Stream the answer to a request. Sends nothing before the first iteration; closed or cancelled at any moment.
+
+        Raises:
+            ModelError: the request was refused, the way to the model failed, or the answer broke off.
+        """
 
     def priced(self, usage: Usage) -> Usage:
         """Return the usage with its cost, where the prices are known; for the estimate of a cut stream too (F126)."""

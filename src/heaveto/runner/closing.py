@@ -20,7 +20,10 @@ _T = TypeVar("_T")
 async def close_all(lanes: Lanes) -> None:
     """Stop what runs (cause ``shutdown``), wait for its endings, close toolsets, models and the store."""
     services, hands_over = lanes.services, lanes.services.app.on_shutdown == "hand_over"
-    open_lanes = lanes.close()
+    services.closed = True
+    open_lanes = lanes.all()
+    for lane in open_lanes:
+        lane.log.notify()  # it may be waiting for a session that another worker holds
     live = [lane.live for lane in open_lanes if lane.live is not None]
     if hands_over:
         for run in live:

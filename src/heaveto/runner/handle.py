@@ -131,7 +131,7 @@ class Run:
 
         def begin() -> None:
             stop = self._cancel(self.run_id, self.session, cause, by, reason)
-            self._lane.spawn(stop, f"stop of run {self.run_id}")
+            self._lane.services.spawn(stop, f"stop of run {self.run_id}")
 
         with suppress(RuntimeError):  # the loop is closed, and with it everything that the run did
             self._loop.call_soon_threadsafe(begin)
@@ -176,7 +176,7 @@ class Run:
 
     def _is_left(self) -> bool:
         """Whether the runner was closed over a run that is not over: another process goes on with it."""
-        return self._lane.closed and self._lane.is_idle and self._ended() is None
+        return self._lane.services.closed and self._lane.is_idle and self._ended() is None
 
     def raise_if_failed(self, ended: RunEnded) -> None:
         """Raise `RunFailedError` if the run failed, from its original error where that happened in this process."""

@@ -19,7 +19,6 @@ class Lanes:
 
     def __init__(self, services: Services, *, create_sessions: bool) -> None:
         self.services, self.create_sessions = services, create_sessions
-        self.closed = False
         self._kept: OrderedDict[SessionKey, Lane] = OrderedDict()
         """The most recently used last."""
         self._known: WeakValueDictionary[SessionKey, Lane] = WeakValueDictionary()
@@ -30,7 +29,6 @@ class Lanes:
         lane = self._known.get(key)
         if lane is None:
             lane = self._known[key] = Lane(self.services, key, create_session=self.create_sessions)
-            lane.closed = self.closed
         self._kept[key] = lane
         self._kept.move_to_end(key)
         self._forget_idle()
@@ -52,21 +50,16 @@ class Lanes:
 
     def kick(self, key: SessionKey) -> None:
         """See to it that a session's lane looks for work."""
-        if not self.closed:
+        if not self.services.closed:
             self.at(key).kick()
 
     def forget(self, key: SessionKey) -> None:
         """Keep a lane no longer than others hold on to it."""
         self._kept.pop(key, None)
 
-    def close(self) -> list[Lane]:
-        """Let no lane take a new run; return all there are."""
-        self.closed = True
-        lanes = list(self._known.values())
-        for lane in lanes:
-            lane.closed = True
-            lane.log.notify()  # it may be waiting for a session that another worker holds
-        return lanes
+    def all(self) -> list[Lane]:
+        """Return those that anything holds on to."""
+        return list(self._known.values())
 
     def _forget_idle(self) -> None:
         excess = len(self._kept) - _IDLE_LANES

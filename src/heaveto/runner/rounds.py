@@ -11,6 +11,7 @@ from heaveto.clock import Clock
 from heaveto.errors import SessionErasedError, UnknownSessionError
 from heaveto.events.records import SessionKey
 from heaveto.runner.lane.lane import Lane
+from heaveto.runner.lane.leftovers import has_leftovers, next_deadline
 from heaveto.runner.services import logger
 from heaveto.stores.base import Holder, Store, Unfinished
 
@@ -103,7 +104,7 @@ class Rounds:
     ) -> None:
         try:
             lane = self._lane_of(key)
-            if lane.closed or not await self.has_work(key, is_owed=any(entry.ended for entry in entries)):
+            if lane.services.closed or not await self.has_work(key, is_owed=any(entry.ended for entry in entries)):
                 if alarm_after_seconds is not None:
                     await self._watch(key, alarm_after_seconds)
                 return
@@ -113,7 +114,7 @@ class Rounds:
         lane.take_up()
         await lane.drained()
         if not lane.is_elsewhere:
-            recovered.extend(entry.run_id for entry in entries if not lane.is_paused(entry.run_id))
+            recovered.extend(entry.run_id for entry in entries if entry.run_id not in lane.log.state.paused)
 
     async def has_work(self, key: SessionKey, *, is_owed: bool) -> bool:
         """Whether there is something to do in a session that nobody alive holds.
@@ -135,9 +136,9 @@ class Rounds:
             return False
         with suppress(UnknownSessionError, SessionErasedError):
             await lane.log.refresh()
-            if is_owed or lane.has_leftovers(now):
+            if is_owed or has_leftovers(lane.log.state, now):
                 return True
-            self._at_rest[key] = lane.log.state.last_seq, lane.next_deadline
+            self._at_rest[key] = lane.log.state.last_seq, next_deadline(lane.log.state)
         return False
 
     async def _watch(self, key: SessionKey, alarm_after_seconds: float) -> None:

@@ -206,7 +206,7 @@ class Runner:
         *,
         is_new_id: bool,
     ) -> Run:
-        if self._lanes.closed:
+        if self._services.closed:
             raise RunnerClosedError
         if new_message is None:
             if run_id is None:
@@ -549,7 +549,7 @@ class Runner:
         require_count("max_concurrent", max_concurrent)
         free = asyncio.Semaphore(max_concurrent)
         async with asyncio.TaskGroup() as carrying:
-            while not self._lanes.closed:
+            while not self._services.closed:
                 try:
                     found = await self._rounds.unfinished()
                     await self._rounds.look(found, carrying, free, [], alarm_after_seconds=alarm_after_seconds)
@@ -572,7 +572,7 @@ class Runner:
         same end, and cancelling one who waits does not keep it from coming.
         """
         if self._closing is None:
-            self._lanes.closed = True
+            self._services.closed = True
             self._closing = asyncio.create_task(close_all(self._lanes), name="heaveto closing")
         await asyncio.shield(self._closing)
 
@@ -627,6 +627,6 @@ class Runner:
 
     def _abandon(self, run_id: str, key: SessionKey) -> None:
         """The reader of a cold stream went away: stop its run, in the background."""
-        if not self._lanes.closed:
+        if not self._services.closed:
             stop = stop_run(self._lanes, run_id, key, "disconnect", "caller", "")
             self._services.spawn(stop, f"stop of run {run_id}")

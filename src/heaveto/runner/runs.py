@@ -90,7 +90,7 @@ async def stop_run(
         await ask_to_stop(
             lanes.services, lane.log, run_id, cause, by=by, reason=reason, scope=scope, delivered=delivered
         )
-        await lane.end_idle_run(run_id, Ending("cancelled", cause, by, reason))
+        await lane.end_aside(run_id, Ending("cancelled", cause, by, reason))
     run = lane.log.state.run(run_id)
     asked = StopReport(run_id, "cancelled", cause, by)
     if carried_run.get() == run_id:

@@ -97,7 +97,8 @@ class Services:
     """Calls in the background that work in this process, by call id."""
     background: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
     """Work that outlives the run that began it: stragglers' late results, saves of drafts."""
-
+    closed: bool = False
+    """The runner closes, or has closed: nothing new begins."""
     listening: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
     """Work that only waits for news from outside, and is dropped when the runner closes."""
 

@@ -97,12 +97,14 @@ def _start() -> int | None:
     return writing
 
 
+watcher = Watcher()
+
+
 def _after_fork() -> None:
-    global WATCHER  # noqa: PLW0603 - its lock may be held by a thread that is not here
-    WATCHER.forget()
-    WATCHER = Watcher()
+    global watcher  # noqa: PLW0603 - its lock may be held by a thread that is not here
+    watcher.forget()
+    watcher = Watcher()
 
 
-WATCHER = Watcher()
 if sys.platform != "win32":
     os.register_at_fork(after_in_child=_after_fork)

@@ -26,7 +26,17 @@ from heaveto.events.records import (
 
 @dataclass(slots=True)
 class CallState:
-    """Where a call stands."""
+    """Where a call stands.
+
+    Attributes:
+        agent: the one that made it, in `branch`.
+        seq: where the message stands that holds it.
+        attempt: how often it was started; 0 if it never was.
+        args: the arguments in force where a callback changed the model's; see `effective_args`.
+        owner: the store client in which its last attempt began.
+        question: what it waits for, or waited for; asked at `question_seq`. The first `answer` to it counts.
+        settled: its last settlement; that of a call in doubt or in the background may be followed by its outcome.
+    """
 
     call: FunctionCall
     run_id: str
@@ -80,7 +90,12 @@ class CallState:
 
 @dataclass(slots=True)
 class Thread:
-    """An agent's place within a run and branch, since it was last entered."""
+    """An agent's place within a run and branch, since it was last entered.
+
+    Attributes:
+        last: its last message, with the calls in `call_ids`.
+        transferred: path of the agent that it handed over to since, at `transferred_seq`.
+    """
 
     last: Message | None = None
     call_ids: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from heaveto.core.gate.queues import Entry, Queues
 from heaveto.core.gate.turns import next_at, positions
 
 PATIENCE = 64
+"""How often a call may be overtaken, besides once for each user who waited when it became the oldest."""
 
 
 class Admission:

@@ -4,7 +4,7 @@
 A format (`heaveto.histories`) reads its history into steps, and applies the plan.
 """
 
-from heaveto.core.repair.decide import decide
+from heaveto.core.repair.decision import decide
 from heaveto.core.repair.report import Change, RepairReport
 from heaveto.core.repair.rules import Fault, Options, Policy
 from heaveto.core.repair.steps import GAP, Block, Call, Made, Moved, Plan, Quoted, Result, Turn

@@ -32,6 +32,11 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.rule} at {self.index}: {self.action}{about}{f' ({self.known})' if self.known else ''}"
 
 
+def change_at(index: int, change: Change) -> Change:
+    """Return the same change at another place."""
+    return Change(change.rule, index, change.action, change.call_id, change.name, change.known)
+
+
 class RepairReport(msgspec.Struct, frozen=True):
     """What was changed in a history of `provider`, in the order of the input. False if nothing was."""
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from heaveto.histories.files.damage import Damage, DamageAction, DamageKind, decoded, encoded, size
-from heaveto.histories.files.json_text import Found, IsEntry, Lost, Object, corrected, salvaged
+from heaveto.histories.files.json_text import Found, IsEntry, Lost, Object, corrected, object_in, salvaged
 
-_FIRST_KEY = re.compile(r'\s*\{\s*"([^"\\]{1,60})"')
+_FIRST_KEY = re.compile(rb'\s*\{\s*"([^"\\]{1,60})"')
 _USUAL_KEYS = frozenset({"type", "role", "timestamp", "parentUuid"})
 BOM = b"\xef\xbb\xbf"
 
@@ -40,22 +40,34 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class RawLine:
-    """A line as it stands in the file; `found` is None where it is no JSON."""
+    """A line as it stands in the file: `whole` is its object where nothing is wrong with it, the usual case.
+
+    Else `found` is what it says where it is JSON, perhaps corrected. Its text is made when it is asked for: a file may
+    be long, and is in memory already.
+    """
 
     number: int
     start: int
-    text: str
+    raw: bytes
     end: bytes
+    whole: Object | None
     found: Found | None
+
+    @property
+    def text(self) -> str:
+        """What stands on it."""
+        return decoded(self.raw)
 
     @property
     def is_blank(self) -> bool:
         """Whether nothing stands on it."""
-        return not self.text.strip()
+        return self.whole is None and not self.text.strip()
 
     @property
     def value(self) -> Object | None:
         """Its object, if it is one."""
+        if self.whole is not None:
+            return self.whole
         value = self.found.value if self.found is not None else None
         return cast("Object", value) if isinstance(value, dict) else None
 
@@ -74,8 +86,9 @@ def _split(data: bytes) -> Iterator[RawLine]:
         stop = len(data) if newline < 0 else newline + 1
         raw = data[position:stop]
         body = raw.rstrip(b"\r\n")
-        text = decoded(body)
-        yield RawLine(number, position, text, raw[len(body) :], corrected(text) if text.strip() else None)
+        whole = object_in(body)
+        text = decoded(body) if whole is None else ""
+        yield RawLine(number, position, body, raw[len(body) :], whole, corrected(text) if text.strip() else None)
         position = stop
 
 
@@ -104,12 +117,17 @@ class _Reader:
         self._is_entry, self._ids = is_entry, ids
         self._seen: set[bytes] = set()
         self._last = raw[-1].number if raw else 0
-        keys = {match[1] for line in raw if line.value is not None and (match := _FIRST_KEY.match(line.text))}
-        self._first_keys = keys | _USUAL_KEYS
+        keys = {match[1] for line in raw if line.value is not None and (match := _FIRST_KEY.match(line.raw))}
+        self._first_keys = {*map(decoded, keys), *_USUAL_KEYS}
 
     def read(self, line: RawLine) -> None:
-        if line.is_blank:
-            self.records.append(Record(line.number, line.start, encoded(line.text), line.end, None))
+        if line.whole is not None:
+            if self._is_repeated(line, line.whole):
+                self._add(line, "duplicate-line", 0, len(line.text))
+            else:
+                self.records.append(Record(line.number, line.start, line.raw, line.end, line.whole))
+        elif line.is_blank:
+            self.records.append(Record(line.number, line.start, line.raw, line.end, None))
         elif line.found is None:
             self._salvage(line)
         elif line.value is None:
@@ -130,10 +148,9 @@ class _Reader:
     def _is_repeated(self, line: RawLine, value: Object) -> bool:
         if not any(isinstance(value.get(key), str) for key in self._ids):
             return False
-        raw = encoded(line.text)
-        if raw in self._seen:
+        if line.raw in self._seen:
             return True
-        self._seen.add(raw)
+        self._seen.add(line.raw)
         return False
 
     def _keep(self, line: RawLine, found: Found, end: bytes) -> None:

@@ -58,17 +58,18 @@ def repair_file(data: bytes, provider: str | None = None) -> FileRepair:
         return _unknown(data, "it is UTF-16, not UTF-8; convert it first")
     lines = raw_lines(data)
     if not _is_lines(lines):
+        lines = []  # the one line of a document holds all of it
         body = decoded(data.removeprefix(BOM))
         document = read_document(body)
         if document is not None and (document.elements or not document.damage):
             return _repaired_document(data, document, provider)
-    return _repaired_lines(data, lines, provider)
+    return _repaired_lines(data, lines or raw_lines(data), provider)
 
 
 def _is_lines(lines: list[RawLine]) -> bool:
     """Whether a file is one of lines: more than one object, each in a line, or one that only such files have."""
     filled = [line for line in lines if not line.is_blank]
-    values = [line.value for line in filled if line.value is not None]
+    values = [value for line in filled if (value := line.value) is not None]
     if not filled or not values:
         return False
     if len(filled) == 1:
@@ -118,7 +119,7 @@ def _unreadable(text: str) -> list[str]:
 
 
 def _repaired_lines(data: bytes, raw: list[RawLine], provider: str | None) -> FileRepair:
-    values = [line.value for line in raw if line.value is not None]
+    values = [value for line in raw if (value := line.value) is not None]
     kind = kind_of(values)
     agent = _AGENTS.get(kind)
     ids = agent.ids if agent is not None else ("uuid", "id") if kind == "unknown" else ()

@@ -1,35 +1,21 @@
-"""Long conversations are summarised: as a projection over the untouched log, between two runs, by a model call."""
+"""When and how long conversations are summarised."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
 
 from heaveto.agents.base import BaseAgent
 from heaveto.agents.llm import LlmAgent
-from heaveto.core import notes
 from heaveto.core.compact import CompactionPoint, compaction_point
-from heaveto.core.request import ModelRequest, Turn
-from heaveto.errors import ConfigError, LogMovedError, ModelError
-from heaveto.events.contents import Content, Text, text_of
-from heaveto.events.records import Compacted
-from heaveto.models.assemble import Assembler
-from heaveto.models.base import Chunk, Model
-from heaveto.runner.session.log import SessionLog
-from heaveto.stores.base import Lease
-
-if TYPE_CHECKING:
-    from heaveto.runner.services import Services
+from heaveto.core.fold import SessionState
+from heaveto.errors import ConfigError
+from heaveto.models.base import Model
 
 INSTRUCTION = (
     "You summarise the first part of a conversation between a user and an assistant, for the assistant itself, who "
     "will see only your summary in its place. Keep what was wanted, what was decided, what was done and with which "
     "results (names, numbers, ids), and what is still open. Invent nothing. Write plain text."
 )
-ASK = "Summarise the conversation above."
-HEADING = "[Summary of the conversation up to here:]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,48 +58,8 @@ class Compaction:
             raise ConfigError(f"Compaction: agent {agent.name!r} has no model; pass model=")
         return agent.model
 
-    def point(self, log: SessionLog) -> CompactionPoint | None:
+    def point(self, state: SessionState) -> CompactionPoint | None:
         """Return what is to be summarised now, or None."""
         return compaction_point(
-            log.state, after_runs=self.after_runs, after_tokens=self.after_tokens, keep_runs=self.keep_runs
+            state, after_runs=self.after_runs, after_tokens=self.after_tokens, keep_runs=self.keep_runs
         )
-
-
-async def summarise(
-    config: Compaction, agent: BaseAgent, services: Services, log: SessionLog, lease: Lease, point: CompactionPoint
-) -> bool:
-    """Ask for a summary and record it. Cancelling it leaves everything as it was. Return whether it was recorded.
-
-    Raises:
-        ModelError: there is no summary.
-    """
-    model = config.model_for(agent)
-    turns = _with_question(point.turns(log.state.records, agent.name, model.profile))
-    request = ModelRequest(turns=turns, instruction=config.instruction, agent=agent.name)
-    assembler = Assembler(services.ids, provider=model.profile.name)
-    chunks = cast("AsyncGenerator[Chunk, None]", model.generate(request))
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            assembler.feed(chunk)
-    answer = assembler.finish()
-    text = text_of(answer.parts).strip()
-    if not text:
-        raise ModelError("the summary is empty")
-    record_id, time = services.stamp()
-    summary = Content.of(f"{HEADING}\n{text}")
-    compacted = Compacted(id=record_id, time=time, upto=point.upto, summary=summary, usage=answer.usage)
-    try:
-        await log.append([compacted], token=lease.token, expect=log.state.last_seq)
-    except LogMovedError:
-        return False
-    return True
-
-
-def _with_question(turns: Sequence[Turn]) -> list[Turn]:
-    """Return the conversation with the wish for a summary as, or in, its last user turn."""
-    *before, last = turns
-    if last.parts == (Text(text=notes.CONTINUE),):
-        return [*before, Turn("user", (Text(text=ASK),))]
-    if last.role == "user":
-        return [*before, Turn("user", (*last.parts, Text(text=ASK)))]
-    return [*before, last, Turn("user", (Text(text=ASK),))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import assert_never
 
 from heaveto.agents.llm import LlmAgent
-from heaveto.core.close import Ending, close_run
 from heaveto.core.fold import RunState
 from heaveto.errors import GuardTakenError, LogMovedError, SessionBusyError
 from heaveto.events.records import Message, Queued, StopScope
@@ -20,14 +19,48 @@ class Inbox:
     """Messages that wait for their turn. Their order is durable: they are `Queued` records of the log.
 
     Attributes:
-        tickets: who waits here for which run.
-        withdrawn: runs that were taken back here, and whose end hook has not been told.
+        entering: the message that starts at once, until it is durable. Nobody passes it.
     """
 
     def __init__(self, services: Services, log: SessionLog) -> None:
         self._services, self._log = services, log
-        self.tickets: dict[str, Ticket] = {}
-        self.withdrawn: set[str] = set()
+        self.entering: Ticket | None = None
+        self._tickets: dict[str, Ticket] = {}
+        """Who waits here for which run."""
+
+    def is_taken(self, run_id: str) -> bool:
+        """Whether a run of this id runs, waits or has ended. A stop that came before its run takes nothing."""
+        state = self._log.state
+        run = state.runs.get(run_id)
+        if run_id in self._tickets or run_id in state.queue:
+            return True
+        return run is not None and (run.started_seq > 0 or run.ended is not None)
+
+    def ticket_of(self, run_id: str) -> Ticket | None:
+        """Return the ticket of a run that waits here."""
+        return self._tickets.get(run_id)
+
+    def admit(self, ticket: Ticket) -> None:
+        """Tell who sent a message that it is durable."""
+        self._has_entered(ticket)
+        ticket.admit()
+
+    def refuse(self, ticket: Ticket, error: BaseException) -> None:
+        """Tell who sent a message, or waits for its run, why it is given up here."""
+        self._has_entered(ticket)
+        ticket.refuse(error)
+
+    def refuse_all(self, error: BaseException) -> bool:
+        """Tell all who wait here. Return whether anybody did."""
+        waiting = [ticket for ticket in (self.entering, *self._tickets.values()) if ticket is not None]
+        for ticket in waiting:
+            self.refuse(ticket, error)
+        self._tickets.clear()
+        return bool(waiting)
+
+    def _has_entered(self, ticket: Ticket) -> None:
+        if self.entering is ticket:
+            self.entering = None
 
     async def take_in(self, ticket: Ticket, *, only_tells_end: bool) -> None:
         """Make a message durable as its busy policy says. `only_tells_end`: no run is before it, but an end hook.
@@ -58,23 +91,15 @@ class Inbox:
                 assert_never(policy)
 
     def next(self) -> Ticket | None:
-        """Take the ticket of the head of the queue, whoever put it there, or None if nothing waits."""
+        """Take the ticket of the head of the queue, whoever put it there; if none waits, of the one that enters."""
         for queued in self._log.state.queue.values():
-            ticket = self.tickets.pop(queued.run_id, None)
+            ticket = self.forget(queued.run_id)
             return ticket if ticket is not None else _adopt(queued)
-        return None
+        return self.entering
 
-    async def withdraw(self, run_id: str, ending: Ending) -> None:
-        """End a run that waits and has not begun. It needs no lease: a start that comes at the same time is noticed."""
-        while run_id in self._log.state.queue:
-            records = close_run(self._log.state.run(run_id), ending, stamp=self._services.stamp)
-            try:
-                await self._log.append(records, token=None, expect=self._log.state.last_seq)
-            except LogMovedError:
-                await self._log.refresh()
-            else:
-                self.withdrawn.add(run_id)
-                self.tickets.pop(run_id, None)
+    def forget(self, run_id: str) -> Ticket | None:
+        """Take the ticket of a run that waits here no more, if there is one."""
+        return self._tickets.pop(run_id, None)
 
     async def _look_for_key(self, ticket: Ticket) -> None:
         """A repeated start is not refused as busy with the run that it began itself."""
@@ -85,11 +110,11 @@ class Inbox:
                 raise GuardTakenError(self._log.key, guard.name, taken)
 
     async def _enqueue(self, ticket: Ticket) -> None:
-        self.tickets[ticket.run_id] = ticket
+        self._tickets[ticket.run_id] = ticket
         try:
             await self._log.append([self._queued(ticket)], token=None, guard=ticket.guard)
         except BaseException:
-            self.tickets.pop(ticket.run_id, None)
+            self._tickets.pop(ticket.run_id, None)
             raise
 
     async def _merge(self, ticket: Ticket) -> None:

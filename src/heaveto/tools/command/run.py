@@ -17,7 +17,9 @@ from heaveto.errors import CommandTimeoutError, RunCancelled
 from heaveto.tools.base import ToolContext
 from heaveto.tools.command.pipes import PipeReader, PipeWriter
 from heaveto.tools.command.result import CommandProcess, CommandResult
-from heaveto.tools.group import TERM_SECONDS, Ending, ProcessGroup, ProcessInfo, wait_through_cancels
+from heaveto.tools.group import TERM_SECONDS, Ending, ProcessGroup
+from heaveto.tools.process_table import ProcessInfo
+from heaveto.tools.threads import wait_through_cancels
 
 Command: TypeAlias = str | Sequence[str]
 Show: TypeAlias = Callable[[str], None]

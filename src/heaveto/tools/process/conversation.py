@@ -13,12 +13,12 @@ from heaveto.errors import RunCancelled, WorkerDiedError
 from heaveto.events.contents import Json
 from heaveto.events.records import Cause
 from heaveto.tools.base import ToolContext
-from heaveto.tools.group import in_thread, wait_through_cancels
 from heaveto.tools.process import pool
 from heaveto.tools.process.pool import WorkerProcess
 from heaveto.tools.process.reference import Reference
 from heaveto.tools.process.remote_error import described, restored
 from heaveto.tools.process.wire import LENGTH, Call, Message, frame, pack, unpack
+from heaveto.tools.threads import in_thread, wait_through_cancels
 
 logger = logging.getLogger("heaveto")
 

@@ -26,9 +26,9 @@ from heaveto.events.contents import ArtifactInfo, Blob, Json
 from heaveto.events.records import Cause
 from heaveto.tools.base import Reply, ToolContext
 from heaveto.tools.generators import result_of
-from heaveto.tools.group import find_members
 from heaveto.tools.process.remote_error import described, restored
 from heaveto.tools.process.wire import LENGTH, Call, Message, frame, pack, unpack
+from heaveto.tools.process_table import find_members
 
 _LOOK_FOR_PARENT_SECONDS = 2.0
 """A process that the parent has forked may hold the socket open; so the parent is looked for as well."""

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from heaveto.core import notes
-from heaveto.core.repair.bind import Binding, BoundTurn, Loose, Slot, bind
+from heaveto.core.repair.binding import Binding, BoundTurn, Loose, Slot, bind
 from heaveto.core.repair.report import Action, Change
 from heaveto.core.repair.rules import Fault, Options, Policy, Why
 from heaveto.core.repair.steps import Insert, Made, Moved, Place, Plan, Quoted, Result, Step

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 import msgspec
 
 from heaveto.core.repair import Options, RepairReport, decide
-from heaveto.core.repair.decide import Carry
+from heaveto.core.repair.decision import Carry
 from heaveto.core.repair.rules import Why, no_results
 from heaveto.errors import ConfigError, InvalidHistoryError
 from heaveto.events.contents import Json
@@ -19,8 +19,8 @@ from heaveto.histories.bodies import policy_for, settle_body
 from heaveto.histories.chat import ChatFormat
 from heaveto.histories.foreign import require_own
 from heaveto.histories.gemini import GeminiFormat
-from heaveto.histories.glance import Sight, glance
-from heaveto.histories.parts import Repaired, carry_of, is_apart, put_back
+from heaveto.histories.glance import SIGNED, Sight, calls_in_order, glance, sight_with
+from heaveto.histories.parts import Repaired, is_apart, put_back
 from heaveto.histories.profiles import Family, Profile, profile_named
 from heaveto.histories.responses import ResponsesFormat
 from heaveto.histories.work import Body, Format, Work
@@ -170,7 +170,9 @@ def repair_in_parts(work: Work, history: list[Body], options: Options) -> Repair
     picked = seen.pick(history)
     if len(picked) == len(history):
         return None
-    part = Work(profile, list(picked), work.settings, origins=range(len(picked)))
+    if profile.signatures == "if given" and SIGNED in seen.marks:
+        profile = msgspec.structs.replace(profile, signatures="given")
+    part = Work(profile, list(picked), work.settings, origins=range(len(picked)), unclear=seen.unclear())
     try:
         done = repair_closely(part, picked, options, Carry())
     except InvalidHistoryError:
@@ -181,19 +183,22 @@ def repair_in_parts(work: Work, history: list[Body], options: Options) -> Repair
 def sight_of(profile: Profile) -> Sight:
     """Return what a glance at a provider's histories needs."""
     chosen = _FORMATS[profile.family]
-    return Sight(profile, chosen.looker(profile), chosen.follows(profile))
+    return sight_with(profile, chosen.looker(profile), chosen.stretch(profile))
 
 
-def seen_in_order(part: list[Any], sight: Sight, before: Carry) -> Carry | None:
+def seen_in_order(part: list[Any], seen_by: Sight, before: Carry) -> Carry | None:
     """Glance at what stands between a user's words, or results, and the model's next turn.
 
     Returns what a continuation must know of it, if a repair would change nothing there, nor before; else None.
     """
-    if not views.are_dicts(part) or not _FORMATS[sight.profile.family].is_divisible(part, {}):
+    if not views.are_dicts(part) or not _FORMATS[seen_by.profile.family].is_divisible(part, {}):
         return None
-    seen = glance(part, sight, is_inner=True)
-    is_new = seen.ids.isdisjoint(before.unmatched_ids) and seen.ids.isdisjoint(before.used_ids)
-    return carry_of(seen) if is_new and not seen.parts else None
+    calls = calls_in_order(part, seen_by)
+    if calls is None:
+        return None
+    ids = set(calls)
+    is_new = ids.isdisjoint(before.unmatched_ids) and ids.isdisjoint(before.used_ids)
+    return Carry(ids, ids, calls=len(calls)) if is_new else None
 
 
 def repair_closely(work: Work, history: list[Body], options: Options, before: Carry) -> Repaired:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from heaveto.errors import InputError
-from heaveto.histories.repair import Results, repair
+from heaveto.histories.repairing import Results, repair
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

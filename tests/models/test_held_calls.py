@@ -9,7 +9,7 @@ from openai import AsyncOpenAI, BadRequestError
 
 from heaveto import settle_held_calls
 from heaveto.errors import InputError
-from heaveto.histories.held import outputs_for
+from heaveto.models.held_calls import outputs_for
 from heaveto.testing import Emulator, call, say
 
 USER = {"type": "message", "role": "user", "content": "go"}
