@@ -9,6 +9,7 @@ from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
 from heaveto.core.wire_kinds import THINKING
+from heaveto.core.wire_marks import TELLING
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
 from heaveto.histories.glance import CALLS, RESULTS, SAID, UNCLEAR, WORDS, Fitting, Look, Seen
@@ -44,6 +45,8 @@ class AnthropicFormat(BlockFormat):
         def look(message: Body) -> Seen:
             role = message.get("role")
             content: list[Body] | str | None = message.get("content")
+            if len(message) > 2 and not message.keys().isdisjoint(TELLING):
+                return UNCLEAR
             if role != "user" and role != "assistant":
                 return UNCLEAR
             if type(content) is str:

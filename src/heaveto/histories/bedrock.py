@@ -7,6 +7,7 @@ from itertools import pairwise
 from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
+from heaveto.core.wire_marks import TELLING
 from heaveto.core.wire_names import NOTHING
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
@@ -29,6 +30,8 @@ class BedrockFormat(BlockFormat):
         def look(message: Body) -> Seen:
             role = message.get("role")
             content: list[Body] | str | None = message.get("content")
+            if len(message) > 2 and not message.keys().isdisjoint(TELLING):
+                return UNCLEAR
             if type(content) is not list or not content:
                 return UNCLEAR
             if role == "assistant":

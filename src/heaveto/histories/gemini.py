@@ -39,7 +39,7 @@ class GeminiFormat(BlockFormat):
         def look(content: Body) -> Seen:
             role = content.get("role")
             parts: list[Body] | None = content.get("parts")
-            if type(parts) is not list or not parts:
+            if type(parts) is not list or not parts or "type" in content:
                 return UNCLEAR
             if role == "model":
                 return _seen_by_model(parts, names)

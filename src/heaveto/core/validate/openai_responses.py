@@ -18,6 +18,7 @@ from heaveto.core.validate.responses_dialect import (
 from heaveto.core.validate.responses_state import reasoning_violation, state_violation
 from heaveto.core.validate.violation import Violation
 from heaveto.core.wire_kinds import LOCAL_SHELL_OUTPUT
+from heaveto.core.wire_marks import foreign_mark
 
 _ID = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _ID_LENGTH = 64
@@ -68,8 +69,29 @@ def validate(
     )
 
 
+def _foreign_violation(where: str, item: Body, dialect: Dialect) -> Violation | None:
+    """What only other formats have: a role, a key, or the type of a block (R0)."""
+    mark = foreign_mark(item, "responses")
+    if mark is None:
+        return None
+    match mark.kind:
+        case "role":
+            words = "Supported values are: 'assistant', 'system', 'developer', and 'user'."
+            return dialect.rejected("R0", f"Invalid value: '{mark.name}'. {words}", f"{where}.role", "invalid_value")
+        case "block":
+            words = "Supported values are: 'input_text', 'input_image', 'output_text', 'refusal', and 'input_file'."
+            param = f"{where}.content[{mark.block}].type"
+            return dialect.rejected("R0", f"Invalid value: '{mark.name}'. {words}", param, "invalid_value")
+        case _:
+            words = f"Unknown parameter: '{where}.{mark.name}'."
+            return dialect.rejected("R0", words, f"{where}.{mark.name}", "unknown_parameter")
+
+
 def _item_violation(index: int, item: Body, dialect: Dialect) -> Violation | None:
     where = f"input[{index}]"
+    foreign = _foreign_violation(where, item, dialect)
+    if foreign is not None:
+        return foreign
     for key in ("id", "call_id"):
         value = text(item.get(key))
         if len(value) > _ID_LENGTH:
