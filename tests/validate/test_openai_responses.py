@@ -63,6 +63,10 @@ BROKEN = {
     "R7": ("R7", body(call("a", id="fc_1"), call("b", id="fc_1"), output("a"), output("b")), "Duplicate item found"),
     "R9 prefix": ("R9", body(call("a", id="call_1"), output("a")), "Expected an ID that begins with 'fc'."),
     "R9 charset": ("R9", body(call("a", id="fc.1"), output("a")), "letters, numbers, underscores, or dashes"),
+    "R18 empty": ("R18", body(call("a", name=""), output("a")), "Invalid 'input[0].name': empty string."),
+    "R18 long": ("R18", body(call("a", name="n" * 65), output("a")), "string too long. Expected a string with"),
+    "R18 charset": ("R18", body(call("a", name="pay now"), output("a")), "string does not match pattern."),
+    "R18 custom": ("R18", body(typed("custom_tool_call", name="")), "empty string"),
     "R10": ("R10", body(call("a" * 65), output("a" * 65)), "string too long"),
 }
 

@@ -32,7 +32,7 @@ CASES: dict[str, Any] = {
 }
 KNOWN = {
     "openai": [f"O{number}" for number in range(20)],
-    "openai-responses": [f"R{number}" for number in range(18)],
+    "openai-responses": [f"R{number}" for number in range(19)],
     "anthropic": [f"A{number}" for number in range(31)] + ["A1'", "A11'", "A14'"],
     "gemini": [f"G{number}" for number in range(21)],
     "bedrock": [f"B{number}" for number in range(13)],

@@ -204,7 +204,7 @@ def _clean_call(work: Work, index: int, item: Body) -> Body:
     if _kind(item) in ("function_call", "custom_tool_call"):
         fitting = work.fit_name(name, work.profile.names)
         if fitting != name:
-            work.report("O12", index, "renamed", f"now {fitting}", call_id=call_id, name=name)
+            work.report("R18", index, "renamed", f"now {fitting}", call_id=call_id, name=name)
             item = {**item, "name": fitting}
     arguments = item.get("arguments")
     if item.get("type") == "function_call" and (work.profile.json_arguments or not isinstance(arguments, str)):

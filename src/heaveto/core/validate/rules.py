@@ -83,6 +83,7 @@ RESPONSES = (
     _accepted("R15", "images in outputs"),
     _accepted("R16", "arguments that are no JSON, undeclared names, no `tools`", "partly"),
     Rule("R17", "a `tool_choice` that names no tool there is", option="additional_tools_choice"),
+    Rule("R18", "a name of a call as O12: its words are those of Chat Completions", "partly"),
 )
 ANTHROPIC = (
     Rule("A0", "`messages` is no list of objects; a message of another format"),
