@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -487,9 +488,11 @@ def count_steps(work: Callable[[], object]) -> int:
         counted += event in ("call", "c_call")
 
     before = sys.getprofile()
+    gc.disable()  # what earlier tests left would be counted when it is finalised
     sys.setprofile(count)
     try:
         work()
     finally:
         sys.setprofile(before)
+        gc.enable()
     return counted

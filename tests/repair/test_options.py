@@ -158,7 +158,7 @@ def test_unknown_formats_are_refused_by_name() -> None:
         ([{"role": "user", "content": [1]}], "anthropic"),
         ([{"role": "user", "content": 5}], "anthropic"),
         ([{"role": "user", "parts": "x"}], "gemini"),
-        ([{"role": "user", "content": "x"}], "bedrock"),
+        ([{"role": "user", "content": 5}], "bedrock"),
         ([1], "openai-responses"),
         ({"input": []}, "openai"),
     ],

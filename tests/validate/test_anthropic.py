@@ -87,6 +87,23 @@ BROKEN = {
         "messages.2.content.0.tool_result: content cannot be empty if `is_error` is true",
     ),
     "A0 no list": ("A0", {"messages": "hi"}, "messages: Input should be a valid list"),
+    "A0 role": ("A0", {"messages": [{"role": "tool", "content": "ok"}]}, "messages.0.role: Input should be 'user'"),
+    "A0 key": (
+        "A0",
+        {"messages": [{"role": "assistant", "content": "so", "tool_calls": [{}]}]},
+        "messages.0.tool_calls: Extra inputs are not permitted",
+    ),
+    "A0 block": (
+        "A0",
+        {"messages": [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]},
+        "messages.0.content.0: Input tag 'input_text'",
+    ),
+    "A0 untyped": (
+        "A0",
+        {"messages": [{"role": "user", "content": [{"text": "hi"}]}]},
+        "messages.0.content.0.type: Field required",
+    ),
+    "A0 item": ("A0", {"messages": [{"type": "function_call", "call_id": "a"}]}, "messages.0.type: Extra inputs"),
     "A0 no objects": ("A0", {"messages": ["hi"]}, "messages: Input should be a valid list"),
     "A11' image": (
         "A11'",

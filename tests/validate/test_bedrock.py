@@ -51,6 +51,7 @@ CLAUDE: Family = "anthropic"
 BROKEN: dict[str, tuple[str, Family, dict[str, Any], str]] = {
     "B0 no list": ("B0", CLAUDE, {"messages": {}}, "The format of the value at messages is invalid."),
     "B0 role": ("B0", CLAUDE, body({"role": "tool", "content": []}), "messages.0.role"),
+    "B0 key": ("B0", CLAUDE, body({**USER, "tool_calls": [{}]}), "messages.0"),
     "B0 content": ("B0", CLAUDE, body({"role": "user", "content": "hi"}), "messages.0.content"),
     "B0 block": ("B0", CLAUDE, body(user({"type": "text", "text": "x"})), "messages.0.content.0"),
     "B0 text": ("B0", CLAUDE, body(user({"text": 1})), "messages.0.content.0.text"),

@@ -59,6 +59,12 @@ BROKEN = {
     ),
     "G8": ("G8", body({"role": "tool", "parts": [TEXT]}), "Please use a valid role: user, model."),
     "G0 no list": ("G0", {"contents": {}}, "contents is not specified"),
+    "G0 content": ("G0", {"contents": [{"role": "user", "content": "x"}]}, "Unknown name \"content\" at 'contents[0]'"),
+    "G0 calls": (
+        "G0",
+        {"contents": [{"role": "assistant", "tool_calls": [{}]}]},
+        "Unknown name \"tool_calls\" at 'contents[0]'",
+    ),
     "G0 no objects": ("G0", {"contents": ["x"]}, "contents is not specified"),
     "G5 only a model": ("G5", body(model(TEXT)), "single turn requests end with a user role"),
     "G12 no base64": (

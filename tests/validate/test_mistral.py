@@ -40,6 +40,9 @@ PREFIX = {**SAID, "prefix": True}
 UNEQUAL = "Not the same number of function calls and responses"
 PICTURE = [{"type": "image_url", "image_url": "https://x/y.png"}]
 BROKEN: dict[str, tuple[str, Version, dict[str, Any], str]] = {
+    "M0 key": ("M0", 13, body({"role": "user", "parts": [{"text": "x"}]}), "messages.0.parts: Extra inputs"),
+    "M0 block": ("M0", 13, body({"role": "user", "content": [{"type": "tool_result"}]}), "messages.0.content.0: Extra"),
+    "M0 item": ("M0", 13, body({"type": "function_call"}), "messages.0.function_call: Extra inputs"),
     "M1 call": ("M1", 11, body(USER, calls("call_1"), result("call_1")), "Tool call id was call_1 but must be a-z"),
     "M1 null": ("M1", 11, body(USER, calls("null"), result("null")), "has to be defined in serving mode"),
     "M1 none": ("M1", 7, body(USER, calls(A), {"role": "tool", "content": "ok"}), "Tool call id has to be defined."),

@@ -40,6 +40,9 @@ BROKEN = {
     "R1": ("R1", body(USER, call("a")), "No tool output found for function call a."),
     "R3": ("R3", body(USER, output("a")), "No tool call found for function call output with call_id a."),
     "R0": ("R0", {"input": ["x"]}, "Invalid type for 'input'"),
+    "R0 role": ("R0", body(USER, {"role": "tool", "content": "ok"}), "Invalid value: 'tool'."),
+    "R0 key": ("R0", body({"role": "assistant", "tool_calls": [{}]}), "Unknown parameter: 'input[0].tool_calls'."),
+    "R0 block": ("R0", body({"role": "user", "content": [{"type": "text", "text": "hi"}]}), "Invalid value: 'text'."),
     "R2 custom": ("R2", body(typed("custom_tool_call")), "No tool output found for custom tool call a."),
     "R2 patch": ("R2", body(typed("apply_patch_call")), "No tool output found for apply patch call a."),
     "R2 search": ("R2", body(typed("tool_search_call")), "No tool output found for tool search call a."),
@@ -60,6 +63,10 @@ BROKEN = {
     "R7": ("R7", body(call("a", id="fc_1"), call("b", id="fc_1"), output("a"), output("b")), "Duplicate item found"),
     "R9 prefix": ("R9", body(call("a", id="call_1"), output("a")), "Expected an ID that begins with 'fc'."),
     "R9 charset": ("R9", body(call("a", id="fc.1"), output("a")), "letters, numbers, underscores, or dashes"),
+    "R18 empty": ("R18", body(call("a", name=""), output("a")), "Invalid 'input[0].name': empty string."),
+    "R18 long": ("R18", body(call("a", name="n" * 65), output("a")), "string too long. Expected a string with"),
+    "R18 charset": ("R18", body(call("a", name="pay now"), output("a")), "string does not match pattern."),
+    "R18 custom": ("R18", body(typed("custom_tool_call", name="")), "empty string"),
     "R10": ("R10", body(call("a" * 65), output("a" * 65)), "string too long"),
 }
 

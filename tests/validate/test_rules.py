@@ -32,11 +32,11 @@ CASES: dict[str, Any] = {
 }
 KNOWN = {
     "openai": [f"O{number}" for number in range(20)],
-    "openai-responses": [f"R{number}" for number in range(18)],
+    "openai-responses": [f"R{number}" for number in range(19)],
     "anthropic": [f"A{number}" for number in range(31)] + ["A1'", "A11'", "A14'"],
     "gemini": [f"G{number}" for number in range(21)],
     "bedrock": [f"B{number}" for number in range(13)],
-    "mistral": [f"M{number}" for number in range(1, 10)],
+    "mistral": [f"M{number}" for number in range(10)],
     "deepseek, kimi, qwen, minimax": [f"Q{number}" for number in range(1, 6)],
 }
 """All ids there are; those that end in 0 are what the SDKs' types say of the list itself."""

@@ -5,6 +5,7 @@ Constant texts: no clock, no random ids, because provider caches and signed thin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias, assert_never
 
 import msgspec
@@ -43,8 +44,13 @@ def because(cause: Cause | None, *, alone: bool = False) -> str:
     return _BECAUSE_OF_ITSELF.get(cause, _BECAUSE[cause]) if alone else _BECAUSE[cause]
 
 
-def settled_response(wire_id: str, name: str, settled: CallSettled, *, alone: bool = False) -> FunctionResponse:
-    """Return the result of a settled call as a model is told it; `alone` if it was stopped, and not its run."""
+def settled_response(
+    wire_id: str, name: str, settled: CallSettled, *, alone: bool = False, partial: Sequence[str] = ()
+) -> FunctionResponse:
+    """Return the result of a settled call as a model is told it; `alone` if it was stopped, and not its run.
+
+    `partial` is what an agent that worked for it had found, where it did not come to its end.
+    """
     response = settled.response
     if settled.status == "succeeded":
         return FunctionResponse(call_id=wire_id, name=name, response={} if response is None else response)
@@ -54,9 +60,19 @@ def settled_response(wire_id: str, name: str, settled: CallSettled, *, alone: bo
     if settled.status != "failed" or response is None:
         told: dict[str, Json] = {"status": settled.status, "error": _explain(settled, alone)}
         response = told if response is None else {**told, "returned": response}
+    if partial:
+        response = {**response, **partial_findings(partial)}
     return FunctionResponse(call_id=wire_id, name=name, response=response, is_error=True)
 
 
+def partial_findings(partial: Sequence[str]) -> dict[str, Json]:
+    """Return what was found before the end, marked as what it is (F157)."""
+    return {"partial_findings": list(partial), "note": _PARTIAL}
+
+
+_PARTIAL = (
+    "The agent did not finish. These are its words, calls and results up to there. Check before you rely on them."
+)
 _DETACHED = "This call goes on in the background. Its outcome will be told when it comes; do not wait for it."
 
 
@@ -107,9 +123,11 @@ def open_response(wire_id: str, name: str, status: OpenStatus) -> FunctionRespon
     return FunctionResponse(call_id=wire_id, name=name, response=told, is_error=status != "pending")
 
 
-def late_note(wire_id: str, name: str, settled: CallSettled, *, alone: bool = False) -> str:
+def late_note(
+    wire_id: str, name: str, settled: CallSettled, *, alone: bool = False, partial: Sequence[str] = ()
+) -> str:
     """Return the news of a result that came after the model was told something else."""
-    told = settled_response(wire_id, name, settled, alone=alone)
+    told = settled_response(wire_id, name, settled, alone=alone, partial=partial)
     return f"[Late result of the earlier call {wire_id} to {name}, {settled.status}: {as_json(told.response)}]"
 
 
@@ -180,9 +198,16 @@ def foreign_call(author: str, call: FunctionCall) -> str:
     return f"[{author} called {call.name} with {as_json(call.args)}]"
 
 
-def foreign_result(author: str, name: str, settled: CallSettled, *, alone: bool = False) -> str:
+def foreign_cut(author: str) -> str:
+    """Say that another agent's words end in the middle."""
+    return f"[{author} was cut off there.]"
+
+
+def foreign_result(
+    author: str, name: str, settled: CallSettled, *, alone: bool = False, partial: Sequence[str] = ()
+) -> str:
     """Quote a result that another agent got."""
-    told = settled_response("", name, settled, alone=alone)
+    told = settled_response("", name, settled, alone=alone, partial=partial)
     return f"[{author}'s call to {name} returned:] {as_json(told.response)}"
 
 

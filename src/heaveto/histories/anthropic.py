@@ -9,6 +9,7 @@ from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
 from heaveto.core.wire_kinds import THINKING
+from heaveto.core.wire_marks import TELLING
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
 from heaveto.histories.glance import CALLS, RESULTS, SAID, UNCLEAR, WORDS, Fitting, Look, Seen
@@ -44,6 +45,8 @@ class AnthropicFormat(BlockFormat):
         def look(message: Body) -> Seen:
             role = message.get("role")
             content: list[Body] | str | None = message.get("content")
+            if len(message) > 2 and not message.keys().isdisjoint(TELLING):
+                return UNCLEAR
             if role != "user" and role != "assistant":
                 return UNCLEAR
             if type(content) is str:
@@ -161,7 +164,7 @@ class AnthropicFormat(BlockFormat):
 
 
 def _seen_by_model(blocks: list[Body], names: Fitting) -> Seen:
-    ids: list[str] = []
+    seen = SAID
     for block in blocks:
         if type(block) is not dict or "cache_control" in block:
             return UNCLEAR  # marks for the cache have a rule for all of them together (A26)
@@ -176,15 +179,15 @@ def _seen_by_model(blocks: list[Body], names: Fitting) -> Seen:
                 return UNCLEAR
             if type(block.get("input")) is not dict:
                 return UNCLEAR
-            ids.append(call_id)
+            seen = (CALLS, call_id) if seen is SAID else (*seen, call_id)
         elif not (kind == "thinking" and block.get("signature")):
             return UNCLEAR
-    return (CALLS, *ids) if ids else SAID
+    return seen
 
 
 def _seen_by_user(blocks: list[Body], alone: bool) -> Seen:
     """Results, and what stands behind them where it may (A3)."""
-    ids: list[str] = []
+    seen = WORDS
     has_words = False
     for block in blocks:
         if type(block) is not dict or "cache_control" in block:
@@ -196,7 +199,7 @@ def _seen_by_user(blocks: list[Body], alone: bool) -> Seen:
                 return UNCLEAR
             if type(held) is list and not all(map(_is_plain_within, cast("list[object]", held))):
                 return UNCLEAR
-            ids.append(call_id)
+            seen = (RESULTS, call_id) if seen is WORDS else (*seen, call_id)
             continue
         has_words = True
         if kind == "text":
@@ -205,9 +208,7 @@ def _seen_by_user(blocks: list[Body], alone: bool) -> Seen:
                 return UNCLEAR
         elif kind not in _ATTACHED:
             return UNCLEAR
-    if not ids:
-        return WORDS
-    return UNCLEAR if has_words and alone else (RESULTS, *ids)
+    return UNCLEAR if has_words and alone and seen is not WORDS else seen
 
 
 def _is_plain_within(block: object) -> bool:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from heaveto.core import notes
 from heaveto.core.repair import Call, Made, Result
 from heaveto.core.repair.steps import Place
+from heaveto.core.wire_marks import TELLING
 from heaveto.core.wire_names import NOTHING
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.blocks import BlockFormat, set_apart, settle_ends
@@ -29,6 +30,8 @@ class BedrockFormat(BlockFormat):
         def look(message: Body) -> Seen:
             role = message.get("role")
             content: list[Body] | str | None = message.get("content")
+            if len(message) > 2 and not message.keys().isdisjoint(TELLING):
+                return UNCLEAR
             if type(content) is not list or not content:
                 return UNCLEAR
             if role == "assistant":
@@ -148,7 +151,7 @@ class BedrockFormat(BlockFormat):
 
 
 def _seen_by_model(blocks: list[Body], names: Fitting) -> Seen:
-    ids: list[str] = []
+    seen = SAID
     for block in blocks:
         if type(block) is not dict or len(block) != 1:
             return UNCLEAR
@@ -162,15 +165,15 @@ def _seen_by_model(blocks: list[Body], names: Fitting) -> Seen:
             name, call_id = call.get("name"), call.get("toolUseId")
             if type(name) is not str or type(call_id) is not str or not call_id or not names[name]:
                 return UNCLEAR
-            ids.append(call_id)
+            seen = (CALLS, call_id) if seen is SAID else (*seen, call_id)
         elif not _is_signed(block):
             return UNCLEAR
-    return (CALLS, *ids) if ids else SAID
+    return seen
 
 
 def _seen_by_user(blocks: list[Body], alone: bool) -> Seen:
     """Results, and words behind them where they may stand."""
-    ids: list[str] = []
+    seen = WORDS
     has_words = False
     for block in blocks:
         if type(block) is not dict or len(block) != 1:
@@ -186,10 +189,8 @@ def _seen_by_user(blocks: list[Body], alone: bool) -> Seen:
             call_id = result.get("toolUseId")
             if type(call_id) is not str or not call_id:
                 return UNCLEAR
-            ids.append(call_id)
-    if not ids:
-        return WORDS
-    return UNCLEAR if has_words and alone else (RESULTS, *ids)
+            seen = (RESULTS, call_id) if seen is WORDS else (*seen, call_id)
+    return UNCLEAR if has_words and alone and seen is not WORDS else seen
 
 
 def _held(block: Body, key: str) -> Body:

@@ -7,12 +7,15 @@ from typing import cast
 from heaveto.core import notes
 from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Quoted, Result, Turn
 from heaveto.core.repair.steps import Insert, Step
+from heaveto.core.wire_marks import TELLING
 from heaveto.core.wire_names import NOTHING, UNKNOWN_TOOL
 from heaveto.errors import InvalidHistoryError
 from heaveto.histories.glance import CALLS, RESULTS, SAID, UNCLEAR, WORDS, Fitting, Look, Seen
 from heaveto.histories.profiles import Profile
 from heaveto.histories.work import Body, Work, as_object, is_body, json_words, objects_at, text_of, texts_of, words_of
 
+_FOREIGN = TELLING - {"tool_calls", "function_call"}
+_OWN_BLOCKS = frozenset(("text", "image_url", "input_audio", "file"))
 _BRIDGE = "Understood."
 
 
@@ -31,14 +34,20 @@ class ChatFormat:
 
         def look(message: Body) -> Seen:
             role, content = message.get("role"), message.get("content")
+            if len(message) > 2 and not message.keys().isdisjoint(_FOREIGN):
+                return UNCLEAR
             if role == "assistant":
                 calls = message.get("tool_calls")
                 if calls is None:
                     return SAID if type(content) is str and content else UNCLEAR
-                return UNCLEAR if needs_reasoning and not _reasons(message) else _seen_calls(calls, names, profile)
+                if (needs_reasoning and not _reasons(message)) or (content is not None and type(content) is not str):
+                    return UNCLEAR
+                return _seen_calls(calls, names, profile)
             if role == "tool":
                 call_id = message.get("tool_call_id")
                 return (RESULTS, call_id) if type(call_id) is str and call_id and type(content) is str else UNCLEAR
+            if type(content) is list:
+                return WORDS if role == "user" and all(map(_is_own, cast("list[object]", content))) else UNCLEAR
             return WORDS if content is not None and role in speakers else UNCLEAR
 
         return look
@@ -106,6 +115,10 @@ class ChatFormat:
             _add_reasoning(work)
 
 
+def _is_own(part: object) -> bool:
+    return is_body(part) and part.get("type") in _OWN_BLOCKS
+
+
 def _reasons(message: Body) -> bool:
     return isinstance(message.get("reasoning_content"), str)
 
@@ -113,7 +126,7 @@ def _reasons(message: Body) -> bool:
 def _seen_calls(calls: list[Body], names: Fitting, profile: Profile) -> Seen:
     if type(calls) is not list or not calls:
         return UNCLEAR
-    ids: list[str] = []
+    seen = SAID
     for call in calls:
         if type(call) is not dict or call.get("type") == "custom":
             return UNCLEAR
@@ -126,8 +139,8 @@ def _seen_calls(calls: list[Body], names: Fitting, profile: Profile) -> Seen:
             return UNCLEAR
         if profile.json_arguments and (not arguments or as_object(arguments)[1] is not None):
             return UNCLEAR
-        ids.append(call_id)
-    return (CALLS, *ids)
+        seen = (CALLS, call_id) if seen is SAID else (*seen, call_id)
+    return seen
 
 
 def _rule(work: Work, rule: str) -> str:

@@ -39,7 +39,7 @@ class GeminiFormat(BlockFormat):
         def look(content: Body) -> Seen:
             role = content.get("role")
             parts: list[Body] | None = content.get("parts")
-            if type(parts) is not list or not parts:
+            if type(parts) is not list or not parts or "type" in content:
                 return UNCLEAR
             if role == "model":
                 return _seen_by_model(parts, names)
@@ -216,7 +216,7 @@ class GeminiFormat(BlockFormat):
 
 
 def _seen_by_model(parts: list[Body], names: Fitting) -> Seen:
-    seen: list[str] = []
+    seen = SAID
     kind = CALLS
     for part in parts:
         if type(part) is not dict:
@@ -236,12 +236,13 @@ def _seen_by_model(parts: list[Body], names: Fitting) -> Seen:
         name, call_id = call.get("name"), call.get("id")
         if type(name) is not str or not names[name] or (call_id is not None and type(call_id) is not str):
             return UNCLEAR
-        seen.append(call_id or f"\0{name}")
-    return (kind, *seen) if seen else SAID
+        own = call_id or f"\0{name}"
+        seen = (kind, own) if seen is SAID else (kind, *seen[1:], own)
+    return seen
 
 
 def _seen_by_user(parts: list[Body], names: Fitting) -> Seen:
-    seen: list[str] = []
+    seen = WORDS
     for part in parts:
         if type(part) is not dict:
             return UNCLEAR
@@ -256,10 +257,9 @@ def _seen_by_user(parts: list[Body], names: Fitting) -> Seen:
         name, call_id = result.get("name"), result.get("id")
         if type(name) is not str or not names[name] or (call_id is not None and type(call_id) is not str):
             return UNCLEAR
-        seen.append(call_id or f"\0{name}")
-    if not seen:
-        return WORDS
-    return (RESULTS, *seen) if len(seen) == len(parts) else UNCLEAR
+        own = call_id or f"\0{name}"
+        seen = (RESULTS, own) if seen is WORDS else (*seen, own)
+    return seen if seen is WORDS or len(seen) == len(parts) + 1 else UNCLEAR
 
 
 def _is_function(part: Body) -> bool:

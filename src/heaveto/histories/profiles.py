@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import msgspec
 
 from heaveto.core.repair import Fault, Policy
 from heaveto.core.wire_kinds import ALIASES
+from heaveto.core.wire_marks import Family
 from heaveto.core.wire_names import COMMON_NAMES, IdRule, NameRule
 from heaveto.errors import UnknownFormatError
-
-Family: TypeAlias = Literal["chat", "responses", "anthropic", "gemini", "bedrock"]
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,10 +41,13 @@ class Repairer:
         pending: Collection[str] = (),
         awaited: Collection[str] = (),
         results: Results | None = None,
+        foreign: Literal["refuse", "convert"] = "refuse",
     ) -> None:
         self._profile = profile_named(provider)
         self._sight = sight_of(self._profile)
-        self._options = options_of(texts=texts, orphans=orphans, pending=pending, awaited=awaited, results=results)
+        self._options = options_of(
+            texts=texts, orphans=orphans, pending=pending, awaited=awaited, results=results, foreign=foreign
+        )
         self._rest: list[Any] = []
         self._sent: list[Any] = []
         self._forget()

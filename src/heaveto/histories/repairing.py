@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
-import msgspec
+from msgspec.structs import replace
 
 from heaveto.core.repair import Options, RepairReport, decide
 from heaveto.core.repair.decision import Carry
 from heaveto.core.repair.rules import Why, no_results
+from heaveto.core.wire_marks import Family
 from heaveto.errors import ConfigError, InvalidHistoryError
 from heaveto.events.contents import Json
 from heaveto.histories import views
@@ -17,11 +18,11 @@ from heaveto.histories.anthropic import AnthropicFormat
 from heaveto.histories.bedrock import BedrockFormat
 from heaveto.histories.bodies import policy_for, settle_body
 from heaveto.histories.chat import ChatFormat
-from heaveto.histories.foreign import require_own
+from heaveto.histories.foreign import convert, format_of_body, require_own
 from heaveto.histories.gemini import GeminiFormat
 from heaveto.histories.glance import SIGNED, Sight, calls_in_order, glance, sight_with
 from heaveto.histories.parts import Repaired, is_apart, put_back
-from heaveto.histories.profiles import Family, Profile, profile_named
+from heaveto.histories.profiles import Profile, profile_named
 from heaveto.histories.responses import ResponsesFormat
 from heaveto.histories.work import Body, Format, Work
 
@@ -45,6 +46,7 @@ def repair(
     pending: Collection[str] = (),
     awaited: Collection[str] = (),
     results: Results | None = None,
+    foreign: Literal["refuse", "convert"] = "refuse",
 ) -> tuple[History, RepairReport]:
     """Return a history that the provider accepts, and a report of what was changed. Pure and deterministic.
 
@@ -63,14 +65,18 @@ def repair(
         awaited: ids of calls that your next input answers: at the end of the history they are left open. As in
             `pending` and `results`, they are those of the history that is passed in.
         results: results that you know, by the id of their call, or a function that returns one or None.
+        foreign: what becomes of a history that is wholly of another format: it is refused, or with "convert" written in
+            this one, for who changes the provider. Foreign messages among own ones are always converted.
 
     Raises:
         UnknownFormatError: there is no such format.
-        InvalidHistoryError: the history has not the shape of the format, or has that of another.
+        InvalidHistoryError: the history has not the shape of the format, or has that of another, which is named.
         ConfigError: `pending` or `awaited` is a text.
     """
     profile = profile_named(provider)
-    options = options_of(texts=texts, orphans=orphans, pending=pending, awaited=awaited, results=results)
+    options = options_of(
+        texts=texts, orphans=orphans, pending=pending, awaited=awaited, results=results, foreign=foreign
+    )
     if isinstance(history, dict):
         body, report = _repair_body(history, profile, options)
         return cast("History", body), report
@@ -85,6 +91,7 @@ def options_of(
     pending: Collection[str] = (),
     awaited: Collection[str] = (),
     results: Results | None = None,
+    foreign: Literal["refuse", "convert"] = "refuse",
 ) -> Options:
     """Return the caller's wishes as the algorithm takes them."""
     for name, ids in (("pending", pending), ("awaited", awaited)):
@@ -96,6 +103,7 @@ def options_of(
         pending=frozenset(pending),
         awaited=frozenset(awaited),
         results=_known(results),
+        convert_foreign=foreign == "convert",
     )
 
 
@@ -147,7 +155,7 @@ def _repaired(
     before: Carry | None,
     is_end: bool,
 ) -> Repaired:
-    if before is None:
+    if before is None and not options.convert_foreign:
         require_own(readable, profile)
     work = Work(
         profile, list(readable), settings or {}, is_start=before is None, is_end=is_end, origins=range(len(readable))
@@ -171,7 +179,7 @@ def repair_in_parts(work: Work, history: list[Body], options: Options) -> Repair
     if len(picked) == len(history):
         return None
     if profile.signatures == "if given" and SIGNED in seen.marks:
-        profile = msgspec.structs.replace(profile, signatures="given")
+        profile = replace(profile, signatures="given")
     part = Work(profile, list(picked), work.settings, origins=range(len(picked)), unclear=seen.unclear())
     try:
         done = repair_closely(part, picked, options, Carry())
@@ -202,12 +210,29 @@ def seen_in_order(part: list[Any], seen_by: Sight, before: Carry) -> Carry | Non
 
 
 def repair_closely(work: Work, history: list[Body], options: Options, before: Carry) -> Repaired:
-    """Look at every message: read them, decide, and do it."""
+    """Look at every message: have them in one format, read them, decide, and do it."""
+    converted = convert(work)
+    if converted is None:
+        return _repaired_closely(work, history, options, before)
+    messages, origins = converted.messages, converted.origins
+    own = Work(
+        work.profile, list(messages), work.settings, is_start=work.is_start, is_end=work.is_end,
+        origins=range(len(messages)),
+    )  # fmt: skip
+    done = _repaired_closely(own, messages, options, before)
+    changes = [*converted.changes, *(replace(change, index=origins[change.index]) for change in done.changes)]
+    places = [origins[origin] for origin in done.origins] if done.changes else origins
+    changes.sort(key=lambda change: change.index)
+    # Whether this is a history of another format, only the whole of it tells.
+    return Repaired(done.messages, changes, done.carry, done.reaches_back or not work.is_start, places)
+
+
+def _repaired_closely(work: Work, history: list[Body], options: Options, before: Carry) -> Repaired:
     profile, chosen = work.profile, _FORMATS[work.profile.family]
     chosen.clean(work)
     steps = chosen.read(work)
     if not work.is_end:
-        options = msgspec.structs.replace(options, awaited=frozenset[str](), pending=options.pending | options.awaited)
+        options = replace(options, awaited=frozenset[str](), pending=options.pending | options.awaited)
     decision = decide(steps, policy_for(profile, work.settings), options, before)
     work.changes += decision.changes
     work.left_open = bool(decision.plan.left_open)
@@ -225,9 +250,8 @@ def repair_closely(work: Work, history: list[Body], options: Options, before: Ca
 
 def _repair_body(body: Body, profile: Profile, options: Options) -> tuple[Body, RepairReport]:
     if profile.key not in body:
-        raise InvalidHistoryError(
-            None, f"a request body of {profile.name} must have {profile.key!r}; pass messages as a list"
-        )
+        told = format_of_body(body, profile) or "; pass messages as a list"
+        raise InvalidHistoryError(None, f"a request body of {profile.name} must have {profile.key!r}{told}")
     history: object = body[profile.key]
     if isinstance(history, str) and profile.family == "responses":
         return body, RepairReport(profile.name)  # one text of the user, nothing to repair

@@ -10,15 +10,18 @@ from heaveto.core import notes
 from heaveto.core.repair import GAP, Block, Call, Made, Moved, Plan, Quoted, Result, Turn
 from heaveto.core.repair.steps import Insert, Place, Step
 from heaveto.core.wire_kinds import LOCAL_SHELL_OUTPUT, OUTPUT_OF
+from heaveto.core.wire_marks import TELLING
 from heaveto.histories.glance import CALLS, RESULTS, SAID, STORED, THOUGHT, UNCLEAR, WORDS, Fitting, Look, Seen
 from heaveto.histories.profiles import Profile
-from heaveto.histories.work import Body, Work, as_object, json_words, text_of, words_of
+from heaveto.histories.work import Body, Work, as_object, is_body, json_words, text_of, words_of
 
 _OUTPUTS = frozenset(OUTPUT_OF.values())
 _ANSWERED = _OUTPUTS | OUTPUT_OF.keys()
 _SAID = "(?:[si]|t+(?=[ic]))"
 _STRETCH = f"{_SAID}+w+|{_SAID}*c+r+w*"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_FOREIGN = TELLING - {"type"}
+_OWN_BLOCKS = frozenset(("input_text", "output_text", "input_image", "input_file", "refusal"))
 _NO_PICTURE = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
 )
@@ -40,8 +43,12 @@ class ResponsesFormat:
             item_id, kind = item.get("id"), item.get("type")
             if item_id is not None and (type(item_id) is not str or not _ID.fullmatch(item_id)):
                 return UNCLEAR
+            if not item.keys().isdisjoint(_FOREIGN):
+                return UNCLEAR
             if kind is None or kind == "message":
-                role = item.get("role")
+                role, content = item.get("role"), item.get("content")
+                if type(content) is list and not all(map(_is_own, cast("list[object]", content))):
+                    return UNCLEAR
                 if role == "assistant":
                     return SAID if item_id is None else STORED
                 return WORDS if role == "user" else UNCLEAR
@@ -120,6 +127,10 @@ class ResponsesFormat:
         _pair_reasoning(work)
 
 
+def _is_own(part: object) -> bool:
+    return is_body(part) and part.get("type") in _OWN_BLOCKS
+
+
 def _seen_call(item: Body, names: Fitting) -> Seen:
     item_id, call_id, name = item.get("id"), item.get("call_id"), item.get("name")
     if type(call_id) is not str or not call_id or type(name) is not str or not names[name]:
@@ -193,7 +204,7 @@ def _clean_call(work: Work, index: int, item: Body) -> Body:
     if _kind(item) in ("function_call", "custom_tool_call"):
         fitting = work.fit_name(name, work.profile.names)
         if fitting != name:
-            work.report("O12", index, "renamed", f"now {fitting}", call_id=call_id, name=name)
+            work.report("R18", index, "renamed", f"now {fitting}", call_id=call_id, name=name)
             item = {**item, "name": fitting}
     arguments = item.get("arguments")
     if item.get("type") == "function_call" and (work.profile.json_arguments or not isinstance(arguments, str)):

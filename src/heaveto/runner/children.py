@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 from heaveto.agents.base import BaseAgent
+from heaveto.core.findings import Findings
 from heaveto.core.fold import SessionState
+from heaveto.core.notes import partial_findings
 from heaveto.errors import SessionErasedError, UnknownRunError, UnknownSessionError
 from heaveto.events.contents import Content, Json
 from heaveto.events.records import CallSettled, CallStatus, Cause, ParentCall, RunEnded, SessionKey
@@ -41,7 +43,7 @@ class ChildRuns:
         with suppress(SessionErasedError, UnknownSessionError):
             if lane.live is None:
                 await lane.log.refresh()
-            if await record_late(services, lane.log, _outcome(services, parent, ended, answer_of(state, run_id))):
+            if await record_late(services, lane.log, _outcome(services, parent, ended, state)):
                 lane.kick()
 
     async def stop(self, run_id: str, cause: Cause, by: str) -> None:
@@ -51,14 +53,27 @@ class ChildRuns:
                 await stop_run(self._lanes, run_id, key, cause, by, "")
 
 
-def _outcome(services: Services, parent: ParentCall, ended: RunEnded, answer: str) -> CallSettled:
-    """Return a run's ending as the late outcome of its call: failed and stopped stay apart (F154)."""
+def _outcome(services: Services, parent: ParentCall, ended: RunEnded, state: SessionState) -> CallSettled:
+    """Return a run's ending as the late outcome of its call: failed and stopped stay apart (F154), and what it had
+    found is told as partial (F157)."""
     statuses: dict[str, CallStatus] = {"completed": "succeeded", "failed": "failed", "cancelled": "cancelled"}
-    response: dict[str, Json] | None = {"result": answer} if answer or ended.outcome == "completed" else None
+    response: dict[str, Json] = {}
+    if ended.outcome == "completed":
+        response["result"] = answer_of(state, ended.run_id)
+    elif found := _findings(state, ended.run_id):
+        response.update(partial_findings(found))
     if ended.error is not None:
-        response = {"error": f"{ended.error.type}: {ended.error.message}"}
+        response["error"] = f"{ended.error.type}: {ended.error.message}"
     record_id, time = services.stamp()
     return CallSettled(
         id=record_id, time=time, run_id=parent.run_id, call_id=parent.call_id, name=parent.name,
-        status=statuses[ended.outcome], response=response, cause=ended.cause, late=True,
+        status=statuses[ended.outcome], response=response or None, cause=ended.cause, late=True,
     )  # fmt: skip
+
+
+def _findings(state: SessionState, run_id: str) -> tuple[str, ...]:
+    findings = Findings()
+    for record in state.records[max(0, state.run(run_id).started_seq - 1) :]:
+        if record.run_id == run_id:
+            findings.take(record)
+    return findings.lines

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heaveto.errors import ConfigError
+from heaveto.tools import orphans
 from heaveto.tools.process_table import GONE, IS_LINUX, ProcessInfo, find_members, send_each
 from heaveto.tools.threads import in_thread
 
@@ -67,6 +68,7 @@ class ProcessGroup:
         environment = {**(os.environ if env is None else env), self.marker: "1"}
         command = list(argv(self.marker) if callable(argv) else argv)
         self.process = subprocess.Popen(command, env=environment, cwd=cwd, start_new_session=True, **options)
+        orphans.watcher.add(self.pid, self.marker)
 
     @property
     def pid(self) -> int:
@@ -146,6 +148,7 @@ class ProcessGroup:
     def _reap(self, seconds: float) -> None:
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
+            orphans.watcher.remove(self.pid)
 
 
 class _Polling:

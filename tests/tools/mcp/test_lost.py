@@ -88,6 +88,34 @@ async def test_a_server_that_does_not_answer_is_given_up_in_time() -> None:
     await toolset.aclose()
 
 
+async def test_a_silent_server_costs_the_time_limit_once(tmp_path: Path) -> None:
+    """Attempts and pauses share one limit: a process that reads and never answers is started once, and given up."""
+    code = "import sys\nopen('starts', 'a').write('x')\nfor line in sys.stdin: pass"
+    retry = Retry(attempts=4, backoff_seconds=0.01)
+    toolset = MCPToolset.stdio(
+        sys.executable, ["-S", "-c", code], name="mute", cwd=tmp_path, connect_timeout_seconds=1.0, reconnect=retry
+    )
+    with pytest.raises(ToolsetError, match="no connection within 1 seconds"):
+        await toolset.open()
+    assert (tmp_path / "starts").read_text() == "x"
+    assert children() == []
+    await toolset.aclose()
+
+
+async def test_an_attempt_behind_one_that_failed_has_what_is_left_of_the_time(tmp_path: Path) -> None:
+    """A server that dies at its first start and is silent at the second: both within one limit."""
+    first = "if not pathlib.Path('was').exists():\n    pathlib.Path('was').touch()\n    sys.exit()"
+    code = f"import pathlib, sys\n{first}\nopen('again', 'a').write('x')\nfor line in sys.stdin: pass"
+    retry = Retry(attempts=4, backoff_seconds=0.01)
+    toolset = MCPToolset.stdio(
+        sys.executable, ["-S", "-c", code], name="mute", cwd=tmp_path, connect_timeout_seconds=2.0, reconnect=retry
+    )
+    with pytest.raises(ToolsetError, match="no connection within 2 seconds"):
+        await toolset.open()
+    assert (tmp_path / "again").read_text() == "x"
+    await toolset.aclose()
+
+
 async def test_an_http_server_that_does_not_answer_is_given_up_in_time() -> None:
     """The time limit holds in every phase; nothing of the attempt stays behind."""
 

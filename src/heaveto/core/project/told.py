@@ -32,6 +32,7 @@ class Call:
         facts: what became of it, in order. The newest one that a request has seen is what that request tells.
         told: what was said of it for good; news go into a later turn. None while that may still change.
         news: what is to be said since, of a call that is still open; the next fact takes its place.
+        partial: what an agent that worked for it had found, by the seq of the settlement that says it did not finish.
         stop_seq: where it was asked to stop alone, without its run; 0 if it was not.
     """
 
@@ -43,6 +44,7 @@ class Call:
     told: Told | None = None
     news: Said | None = None
     stop_seq: int = 0
+    partial: dict[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
 
     @property
     def is_final(self) -> bool:
@@ -68,7 +70,8 @@ class Call:
         """Return the result that such a request holds for this call."""
         match self.known_at(seen):
             case CallSettled() as settled:
-                return notes.settled_response(self.wire_id, self.name, settled, alone=self.stopped_alone(settled))
+                alone, partial = self.stopped_alone(settled), self.partial.get(settled.seq, ())
+                return notes.settled_response(self.wire_id, self.name, settled, alone=alone, partial=partial)
             case fact:
                 return notes.open_response(self.wire_id, self.name, open_status(fact))
 

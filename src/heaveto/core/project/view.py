@@ -13,15 +13,17 @@ import sys
 from collections.abc import Sequence
 
 from heaveto.core import notes
-from heaveto.core.fold import effective, is_within
+from heaveto.core.findings import Findings
+from heaveto.core.fold import calls_around, effective, is_within
 from heaveto.core.project.delivered import Cut, Deliveries, Spoken, shortened
 from heaveto.core.project.told import Call, Fact, Said, open_status, status_of
 from heaveto.core.project.wire_parts import WireParts
 from heaveto.core.request import Held, ModelProfile, Turn, Turns
-from heaveto.events.contents import Blob, FileRef, FunctionCall, Part, Text, Thought, text_of
+from heaveto.events.contents import Blob, FileRef, FunctionCall, Part, Text, Thought, calls_of, text_of
 from heaveto.events.records import (
     CallSettled,
     CallStarted,
+    CallStatus,
     CancelRequested,
     Compacted,
     Message,
@@ -32,6 +34,8 @@ from heaveto.events.records import (
     RunStarted,
 )
 
+_UNFINISHED: frozenset[CallStatus] = frozenset({"failed", "cancelled", "unknown"})
+
 
 class View:
     """The conversation as one agent, in one branch, tells it to one provider.
@@ -40,8 +44,9 @@ class View:
     (with ``@`` in the name: an agent that works as a tool) are seen from within only, and see nothing else.
     """
 
-    __slots__ = ("_agent", "_branch", "_calls", "_cut", "_deliveries", "_done", "_held", "_known", "_open_runs",
-                 "_parts", "_position", "_profile", "_start", "_summary_seq", "_wire")  # fmt: skip
+    __slots__ = ("_agent", "_branch", "_calls", "_cut", "_deliveries", "_done", "_findings", "_held", "_inner",
+                 "_known", "_open_runs", "_parts", "_position", "_profile", "_start", "_summary_seq",
+                 "_wire")  # fmt: skip
 
     def __init__(self, agent: str, branch: str, profile: ModelProfile, start: int = 0) -> None:
         """`start` is the index of the first record that can matter; the records before it are not looked at."""
@@ -59,6 +64,9 @@ class View:
         self._summary_seq = 0
         # What later records may refer to.
         self._known: dict[str, Call] = {}
+        # What agents that work for these calls have found, and the calls that they make, by the call around.
+        self._findings: dict[str, Findings] = {}
+        self._inner: dict[str, str] = {}
         self._wire = WireParts(self._profile)
         self._open_runs: set[str] = set()
         self._deliveries = Deliveries()
@@ -141,8 +149,8 @@ class View:
 
     def _message(self, record: Message) -> None:
         if not self._sees(record.branch):
-            return
-        if record.author == "user":
+            self._overhear(record)
+        elif record.author == "user":
             self._say(record.seq, record.parts)
         elif record.interrupted == "guardrail":
             self._note(record.seq, notes.WITHHELD)  # what a guardrail blocked is never told again (F155)
@@ -244,11 +252,22 @@ class View:
             elif isinstance(part, (Blob, FileRef)):
                 self._parts.append(Said(record.seq, part))
         if record.interrupted is not None:
-            self._note(record.seq, f"[{record.author} was cut off there.]")
+            self._note(record.seq, notes.foreign_cut(record.author))
+
+    def _overhear(self, record: Message) -> None:
+        """Note what an agent finds that works for a call of this view, be it through other calls: it may not finish."""
+        around = next((call_id for call_id in calls_around(record.branch) if call_id in self._known), None)
+        if around is not None:
+            self._findings.setdefault(around, Findings()).take(record)
+            self._inner.update((call.call_id, around) for call in calls_of(record.parts))  # whose results it will get
 
     def _hear(self, call_id: str, fact: Fact) -> None:
+        if (found := self._findings.get(self._inner.get(call_id, ""))) is not None:
+            found.take(fact)
         call = self._known.get(call_id)
         if call is not None and call.hear(fact):
+            if isinstance(fact, CallSettled) and call_id in self._findings and fact.status in _UNFINISHED:
+                call.partial[fact.seq] = self._findings[call_id].lines
             self._tell_news(call, fact)
             self._forget_if_final(call)
 
@@ -269,15 +288,19 @@ class View:
                 call.news = Said(fact.seq, Text(text=notes.open_note(call.wire_id, call.name, open_status(fact))))
                 self._parts.append(call.news)
             return
-        call.told, call.news, alone = fact.status, None, call.stopped_alone(fact)
+        call.told, call.news = fact.status, None
+        alone, partial = call.stopped_alone(fact), call.partial.get(fact.seq, ())
         if call.author:
-            self._note(fact.seq, notes.foreign_result(call.author, call.name, fact, alone=alone))
+            self._note(fact.seq, notes.foreign_result(call.author, call.name, fact, alone=alone, partial=partial))
         else:
-            self._note(fact.seq, notes.late_note(call.wire_id, call.name, fact, alone=alone))
+            self._note(fact.seq, notes.late_note(call.wire_id, call.name, fact, alone=alone, partial=partial))
 
     def _forget_if_final(self, call: Call) -> None:
         if call.is_final and self._known.get(call.call_id) is call:
             del self._known[call.call_id]
+            found = self._findings.pop(call.call_id, None)
+            for inner in found.calls if found is not None else ():
+                self._inner.pop(inner, None)
 
     def _note(self, seq: int, text: str | None) -> None:
         if text is not None:

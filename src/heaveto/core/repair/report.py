@@ -6,7 +6,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-Action: TypeAlias = Literal["answered", "moved", "dropped", "quoted", "renamed", "edited", "added", "merged", "split"]
+Action: TypeAlias = Literal[
+    "answered", "moved", "dropped", "quoted", "renamed", "edited", "added", "merged", "split", "converted"
+]
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):

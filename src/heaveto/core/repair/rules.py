@@ -53,6 +53,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         pending: ids of calls on which somebody still works: their stand-ins say so and are no errors.
         awaited: ids of calls that the next input answers: at the end of the history they stay open.
         results: what the caller knows of a call without a result, by its id in the input; None if nothing.
+        convert_foreign: write a history that is wholly of another format in this one, instead of refusing it.
     """
 
     texts: Mapping[Why, str] = msgspec.field(default_factory=dict[Why, str])
@@ -60,3 +61,4 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     pending: frozenset[str] = frozenset()
     awaited: frozenset[str] = frozenset()
     results: Callable[[str], Json] = no_results
+    convert_foreign: bool = False

@@ -8,6 +8,7 @@ from heaveto.core.json_values import Body, is_objects, objects, text
 from heaveto.core.validate.anthropic_turns import Block, Turn, blocks_of, rejected
 from heaveto.core.validate.violation import Violation
 from heaveto.core.wire_kinds import THINKING
+from heaveto.core.wire_marks import foreign_mark
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+", re.ASCII)
 _ID_LENGTH = 64
@@ -22,11 +23,34 @@ def shape_violation(body: Body, messages: list[Body], turns: list[Turn], strict_
     if not is_objects(body.get("messages")):
         return rejected("A0", "messages: Input should be a valid list of messages")
     return (
-        _messages_violation(messages)
+        _foreign_violation(messages)
+        or _messages_violation(messages)
         or _blocks_violation(turns, strict_unconfirmed)
         or _declared_violation(body)
         or _breakpoints_violation(body, messages)
     )
+
+
+def _foreign_violation(messages: list[Body]) -> Violation | None:
+    """What only other formats have: a role, a key, or the type of a block."""
+    for index, message in enumerate(messages):
+        mark = foreign_mark(message, "anthropic")
+        if mark is None:
+            continue
+        where = f"messages.{index}"
+        match mark.kind:
+            case "role":
+                return rejected("A0", f"{where}.role: Input should be 'user', 'assistant' or 'system'")
+            case "block" if mark.owners == ("bedrock",):
+                return rejected("A0", f"{where}.content.{mark.block}.type: Field required")
+            case "block":
+                found = f"Input tag '{mark.name}' found using 'type' does not match any of the expected tags"
+                return rejected("A0", f"{where}.content.{mark.block}: {found}")
+            case "key":
+                return rejected("A0", f"{where}.{mark.name}: Extra inputs are not permitted")
+            case "item":
+                return rejected("A0", f"{where}.type: Extra inputs are not permitted")
+    return None
 
 
 def _messages_violation(messages: list[Body]) -> Violation | None:

@@ -10,6 +10,7 @@ import re
 from heaveto.core.json_values import Body, fields, is_objects, objects, text
 from heaveto.core.validate.converse import rejected
 from heaveto.core.validate.violation import Violation
+from heaveto.core.wire_marks import foreign_mark
 
 _ID, _NAME = "[a-zA-Z0-9_.:-]+", "[a-zA-Z0-9_-]+"
 _LENGTH = 64
@@ -46,7 +47,7 @@ def _message_violation(where: str, message: Body, strict_unconfirmed: bool) -> V
         broken = _block_violation(f"{where}.content.{place}", block, strict_unconfirmed)
         if broken is not None:
             return broken
-    return None
+    return None if foreign_mark(message, "bedrock") is None else _wrong(where, "an object with role and content")
 
 
 def _block_violation(where: str, block: Body, strict_unconfirmed: bool) -> Violation | None:

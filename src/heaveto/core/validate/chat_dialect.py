@@ -83,6 +83,22 @@ _UNANSWERED = (
 )
 OPENAI_WORDS = {
     "O0": Words("Invalid type for 'messages': expected an array of objects.", "messages", "invalid_type"),
+    "O0 role": Words(
+        "Invalid value: '{name}'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool', and "
+        "'developer'.",
+        "messages[{index}].role",
+        "invalid_value",
+    ),
+    "O0 key": Words("Unknown parameter: 'messages[{index}].{name}'.", "messages[{index}].{name}", "unknown_parameter"),
+    "O0 block": Words(
+        "Invalid value: '{name}'. Supported values are: 'text', 'image_url', 'input_audio', 'refusal', 'audio', and "
+        "'file'.",
+        "messages[{index}].content[{block}].type",
+        "invalid_value",
+    ),
+    "O0 item": Words(
+        "Missing required parameter: 'messages[{index}].role'.", "messages[{index}].role", "missing_required_parameter"
+    ),
     "O1": Words(_UNANSWERED, "messages.[{index}].role"),
     "O2": Words(
         "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.",

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from heaveto.core.json_values import Body, fields, is_objects, objects, repeated, text
 from heaveto.core.validate.gemini_parts import declared_violation, part_violation, rejected, with_json_keys
 from heaveto.core.validate.violation import Violation
+from heaveto.core.wire_marks import foreign_mark
 
 NO_SIGNATURE = ("skip_thought_signature_validator", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=")
 _COUNT = (
@@ -47,6 +48,12 @@ def validate(
     """
     if not is_objects(body.get("contents", [])):
         return rejected("G0", "* GenerateContentRequest.contents: contents is not specified")
+    for index, content in enumerate(objects(body.get("contents"))):
+        mark = foreign_mark(content, "gemini")
+        if mark is not None:
+            name = mark.name if mark.kind == "key" else "type" if mark.kind == "item" else "content"
+            words = f"Unknown name \"{name}\" at 'contents[{index}]': Cannot find field."
+            return rejected("G0", f"Invalid JSON payload received. {words}")
     contents = [_content(content) for content in objects(body.get("contents"))]
     for index, content in enumerate(contents):
         broken = _content_violation(

@@ -1,4 +1,4 @@
-"""The rules of Mistral, M1 to M9: structure of the list, then each message, then the tools.
+"""The rules of Mistral, M0 to M9: structure of the list, then each message, then the tools.
 
 They depend on the tokenizer's version of the model. The order of the checks is that of Mistral's published validator;
 what the hosted API refuses besides (`api`) comes with it.
@@ -11,6 +11,7 @@ from typing import Literal
 
 from heaveto.core.json_values import Body, fields, objects, repeated, text
 from heaveto.core.validate.violation import Violation
+from heaveto.core.wire_marks import foreign_mark
 
 Version = Literal[1, 2, 3, 7, 11, 13, 15]
 VERSIONS: tuple[Version, ...] = (1, 2, 3, 7, 11, 13, 15)
@@ -45,7 +46,8 @@ def validate(
     """
     messages = objects(body.get("messages"))
     return (
-        _ends_violation(messages)
+        _foreign_violation(messages)
+        or _ends_violation(messages)
         or _order_violation(messages, api)
         or (_ids_violation(messages) if version >= 11 else _count_violation(messages))
         or _content_violation(messages, version, api)
@@ -56,6 +58,16 @@ def validate(
 def _rejected(rule: str, message: str, kind: tuple[str, str | None] = _ORDER) -> Violation:
     body = {"object": "error", "message": message, "type": kind[0], "param": None, "code": kind[1]}
     return Violation(rule, 400, body)
+
+
+def _foreign_violation(messages: list[Body]) -> Violation | None:
+    """What only other formats have; the published validator's types allow nothing besides their own (M0)."""
+    for index, message in enumerate(messages):
+        mark = foreign_mark(message, "chat")
+        if mark is not None and mark.kind != "role":  # a role is refused where roles are (M4)
+            place = f".content.{mark.block}" if mark.kind == "block" else f".{mark.name}"
+            return _rejected("M0", f"messages.{index}{place}: Extra inputs are not permitted", _OTHER)
+    return None
 
 
 def _ends_violation(messages: list[Body]) -> Violation | None:

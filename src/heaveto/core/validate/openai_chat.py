@@ -13,6 +13,7 @@ import msgspec
 from heaveto.core.json_values import Body, fields, is_objects, objects, repeated, text
 from heaveto.core.validate.chat_dialect import OPENAI, Breach, Dialect
 from heaveto.core.validate.violation import Violation
+from heaveto.core.wire_marks import Family, foreign_mark
 
 _INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "audio")
 _NAME = re.compile(r"[a-zA-Z0-9_-]+", re.ASCII)
@@ -62,8 +63,19 @@ def _breaches(body: Body, dialect: Dialect, thinking: bool) -> Iterator[Breach]:
     yield from _tools_breaches(body, dialect)
 
 
+def foreign_breach(index: int, message: Body, family: Family) -> Breach | None:
+    """Return what a message has that only other formats have: a role, a key, a block, or the whole of it (O0)."""
+    mark = foreign_mark(message, family)
+    if mark is None:
+        return None
+    return Breach(f"O0 {mark.kind}", {"index": index, "block": mark.block, "name": mark.name})
+
+
 def _message_breaches(index: int, message: Body, dialect: Dialect) -> Iterator[Breach]:
     where = f"messages[{index}]"
+    foreign = foreign_breach(index, message, "chat")
+    if foreign is not None:
+        yield foreign
     if message.get("tool_calls") == []:
         yield Breach("O7", {"index": index})
     calls = objects(message.get("tool_calls"))

@@ -1,4 +1,4 @@
-"""The rules of Responses, R0 to R12 and R17: schema, duplicates, pairing, reasoning, store, choice."""
+"""The rules of Responses, R0 to R12, R17 and R18: schema, duplicates, pairing, reasoning, store, choice."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ from heaveto.core.validate.responses_dialect import (
 from heaveto.core.validate.responses_state import reasoning_violation, state_violation
 from heaveto.core.validate.violation import Violation
 from heaveto.core.wire_kinds import LOCAL_SHELL_OUTPUT
+from heaveto.core.wire_marks import foreign_mark
 
 _ID = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _ID_LENGTH = 64
+_NAME_LENGTH = 64
+_NAMED = ("function_call", "custom_tool_call")
 
 
 def validate(
@@ -68,16 +71,40 @@ def validate(
     )
 
 
+def _foreign_violation(where: str, item: Body, dialect: Dialect) -> Violation | None:
+    """What only other formats have: a role, a key, or the type of a block (R0)."""
+    mark = foreign_mark(item, "responses")
+    if mark is None:
+        return None
+    match mark.kind:
+        case "role":
+            words = "Supported values are: 'assistant', 'system', 'developer', and 'user'."
+            return dialect.rejected("R0", f"Invalid value: '{mark.name}'. {words}", f"{where}.role", "invalid_value")
+        case "block":
+            words = "Supported values are: 'input_text', 'input_image', 'output_text', 'refusal', and 'input_file'."
+            param = f"{where}.content[{mark.block}].type"
+            return dialect.rejected("R0", f"Invalid value: '{mark.name}'. {words}", param, "invalid_value")
+        case _:
+            words = f"Unknown parameter: '{where}.{mark.name}'."
+            return dialect.rejected("R0", words, f"{where}.{mark.name}", "unknown_parameter")
+
+
 def _item_violation(index: int, item: Body, dialect: Dialect) -> Violation | None:
     where = f"input[{index}]"
+    foreign = _foreign_violation(where, item, dialect)
+    if foreign is not None:
+        return foreign
     for key in ("id", "call_id"):
         value = text(item.get(key))
         if len(value) > _ID_LENGTH:
-            words = (
-                f"Invalid '{where}.{key}': string too long. Expected a string with maximum length {_ID_LENGTH}, "
-                f"but got a string with length {len(value)} instead."
-            )
+            words = f"Invalid '{where}.{key}': {_too_long(_ID_LENGTH, value)}"
             return dialect.rejected("R10", words, f"{where}.{key}", "string_above_max_length")
+    if (
+        kind_of(item) in _NAMED
+        and "name" in item
+        and (broken := _name_violation(f"{where}.name", text(item.get("name")), dialect))
+    ):
+        return broken
     is_own = item.get("id") is not None and kind_of(item) != "local_shell_call_output"  # there it is the call's
     return _id_violation(where, item, dialect) if is_own else None
 
@@ -92,6 +119,27 @@ def _id_violation(where: str, item: Body, dialect: Dialect) -> Violation | None:
     if kind_of(item) == "function_call" and not value.startswith("fc"):
         return dialect.rejected("R9", words + "Expected an ID that begins with 'fc'.", f"{where}.id", "invalid_value")
     return None
+
+
+def _name_violation(where: str, name: str, dialect: Dialect) -> Violation | None:
+    if not name:
+        code = "empty_string"
+        words = "empty string. Expected a string with minimum length 1, but got an empty string instead."
+    elif len(name) > _NAME_LENGTH:
+        code, words = "string_above_max_length", _too_long(_NAME_LENGTH, name)
+    elif not _ID.fullmatch(name):
+        code = "invalid_value"
+        words = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+    else:
+        return None
+    return dialect.rejected("R18", f"Invalid '{where}': {words}", where, code)
+
+
+def _too_long(limit: int, value: str) -> str:
+    return (
+        f"string too long. Expected a string with maximum length {limit}, "
+        f"but got a string with length {len(value)} instead."
+    )
 
 
 def _duplicate_violation(items: list[Body], dialect: Dialect) -> Violation | None:

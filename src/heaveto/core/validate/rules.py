@@ -34,7 +34,7 @@ def _not_judged(rule: str, why: str, evidence: Evidence = "confirmed") -> Rule:
 
 
 OPENAI = (
-    Rule("O0", "`messages` is no list of objects"),
+    Rule("O0", "`messages` is no list of objects; a message of another format"),
     Rule("O1", "a call without its result in the tool messages right behind it"),
     Rule("O2", "a tool message that no calls stand before"),
     Rule("O3", "a result with an id that is not among those calls"),
@@ -63,7 +63,7 @@ OF_CHAT_SERVERS = (
     Rule("Q5", "a call without an id (MiniMax)"),
 )
 RESPONSES = (
-    Rule("R0", "`input` is neither text nor a list of objects"),
+    Rule("R0", "`input` is neither text nor a list of objects; a message of another format"),
     Rule("R1", "a `function_call` without its output", option="chain"),
     Rule("R2", "another kind of call without the output of its kind", option="chain"),
     Rule("R3", "an output without its call; unconfirmed: before its call", "partly", "chain"),
@@ -83,9 +83,10 @@ RESPONSES = (
     _accepted("R15", "images in outputs"),
     _accepted("R16", "arguments that are no JSON, undeclared names, no `tools`", "partly"),
     Rule("R17", "a `tool_choice` that names no tool there is", option="additional_tools_choice"),
+    Rule("R18", "a name of a call as O12: its words are those of Chat Completions", "partly"),
 )
 ANTHROPIC = (
-    Rule("A0", "`messages` is no list of objects"),
+    Rule("A0", "`messages` is no list of objects; a message of another format"),
     Rule("A1", "a call without its result in the next turn"),
     Rule("A1'", "the same, in older words", option="older_wording"),
     Rule("A2", "a result without its call in the turn before"),
@@ -121,7 +122,7 @@ ANTHROPIC = (
     Rule("A30", "a forced choice of tools beside manual thinking, or on some models", option="forced_choice"),
 )
 GEMINI = (
-    Rule("G0", "`contents` is no list of objects"),
+    Rule("G0", "`contents` is no list of objects; a message of another format"),
     Rule("G1", "another number of results than of calls in the turn before"),
     Rule("G2", "results that no calls stand right before"),
     Rule("G3", "calls that no user turn or results stand right before"),
@@ -165,6 +166,7 @@ BEDROCK = (
     Rule("B12", "`status` of a result (Palmyra); another `toolChoice` than auto, any and tool", option="family"),
 )
 MISTRAL = (
+    Rule("M0", "a message of another format"),
     Rule(
         "M1",
         "an id of other than 9 letters and digits (tokenizers 3 to 11); an empty one or `null` (13, 15)",

@@ -56,9 +56,9 @@ def repair_file(data: bytes, provider: str | None = None) -> FileRepair:
         return _unknown(data, f"it is compressed ({packed}); unpack it first")
     if data.startswith(_UTF16):
         return _unknown(data, "it is UTF-16, not UTF-8; convert it first")
-    lines: list[RawLine] | None = raw_lines(data)
+    lines = raw_lines(data)
     if not _is_lines(lines):
-        lines = None  # the one line of a document holds all of it
+        lines = []  # the one line of a document holds all of it
         body = decoded(data.removeprefix(BOM))
         document = read_document(body)
         if document is not None and (document.elements or not document.damage):

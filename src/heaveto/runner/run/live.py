@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from heaveto.agents.state import StateView
 from heaveto.core.close import Work
-from heaveto.core.fold import RunState, SessionState
+from heaveto.core.fold import RunState, SessionState, calls_around
 from heaveto.errors import RunCancelled, StoreError
 from heaveto.events.contents import Json
 from heaveto.events.records import (
@@ -310,6 +310,17 @@ class LiveRun:
             if isinstance(draft, LiveDraft) and (draft.author, draft.branch) == (author, branch):
                 self.forget_draft(draft.message_id)
                 self.stage(draft.cut_off("error", self.services.clock.time()))
+
+    def take_drafts_within(self, call_id: str) -> list[LiveDraft]:
+        """Take the half answers of agents that worked for a call, which has come to its end before them."""
+        taken = [
+            draft
+            for draft in self.drafts.values()
+            if isinstance(draft, LiveDraft) and call_id in calls_around(draft.branch) and not draft.is_empty
+        ]
+        for draft in taken:
+            self.forget_draft(draft.message_id)
+        return taken
 
     def _save_drafts(self) -> None:
         if self._save_timer is not None:

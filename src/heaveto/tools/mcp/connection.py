@@ -65,7 +65,7 @@ class ConnectionSettings:
         transport: gives new streams to the server each time.
         remote: whether it is reached over HTTP, where an answer may be lost and the connection seem alive.
         protocol: ``auto``, or ``legacy`` to begin with the handshake of versions before 2026.
-        connect_timeout_seconds: how long connecting, and listing the tools, may take.
+        connect_timeout_seconds: how long connecting, and listing the tools, may take with all its attempts.
         log_level: from which severity on the server is asked to send log messages; None for none.
         on_late: told of a real result that comes when its call was given up.
     """
@@ -87,8 +87,9 @@ class Connection:
         stale: whether the server said that its tools have changed since they were listed.
     """
 
-    def __init__(self, settings: ConnectionSettings) -> None:
-        self._settings, self._log = settings, settings.log
+    def __init__(self, settings: ConnectionSettings, *, deadline: float) -> None:
+        """Begin to connect. `deadline` is the loop time at which that is given up."""
+        self._settings, self._log, self._deadline = settings, settings.log, deadline
         self.stale = True
         self._client: Client | None = None
         self._problem: ToolsetError | None = None
@@ -122,15 +123,15 @@ class Connection:
         if self._client is None:
             raise self._problem or ToolsetError(self._settings.server, "it was closed")
 
-    async def list_tools(self) -> list[ServerTool]:
-        """Return all tools of the server, from as many pages as there are.
+    async def list_tools(self, *, deadline: float) -> list[ServerTool]:
+        """Return all tools of the server, from as many pages as there are, before a loop time.
 
         Raises:
             ToolsetError: it did not tell them.
         """
         self.stale = False  # first, so that a change that is told meanwhile is not lost
         try:
-            async with asyncio.timeout(self._settings.connect_timeout_seconds):
+            async with asyncio.timeout_at(deadline):
                 return await all_tools(self._session, self._settings.server)
         except TimeoutError:
             problem = f"its tools were not listed within {self._settings.connect_timeout_seconds:g} seconds"
@@ -199,7 +200,7 @@ class Connection:
     async def _own(self) -> None:
         seconds = self._settings.connect_timeout_seconds
         try:
-            async with asyncio.timeout(seconds) as limit, self._new_client() as client:
+            async with asyncio.timeout_at(self._deadline) as limit, self._new_client() as client:
                 limit.reschedule(None)
                 await self._serve(client)
         except TimeoutError:

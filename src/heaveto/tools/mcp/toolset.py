@@ -44,7 +44,7 @@ class MCPToolset(Toolset):
         timeout_seconds: how long a call may take; for all, or by name.
         required: whether an agent that cannot reach the server fails; if not, it works without these tools meanwhile.
         protocol: ``legacy`` begins with the handshake of versions before 2026, for servers that cannot take the newer.
-        connect_timeout_seconds: how long connecting, and listing the tools, may take.
+        connect_timeout_seconds: how long connecting, and listing the tools, may take, all attempts together.
         reconnect: how often a connection is tried, and the pauses between.
         cancel_wait_seconds: how long a stopped call waits for a real result that is on its way.
         log_level: from which severity on the server's log messages are wanted; None for none.
@@ -176,27 +176,29 @@ class MCPToolset(Toolset):
         return opening.result()
 
     async def _renew(self) -> Connection:
-        failures = 0
+        """Connect, again if need be, within one time limit: a server that never answers costs it once."""
+        loop, failures = asyncio.get_running_loop(), 0
+        deadline = loop.time() + self._settings.connect_timeout_seconds
         while True:
             try:
-                return await self._attempt()
+                return await self._attempt(deadline)
             except ToolsetError as error:
                 failures += 1
                 pause = self._settings.reconnect.pause(failures, error) if error.retryable else None
-                if pause is None or not self._settings.required:
-                    self._not_before = asyncio.get_running_loop().time() + self._settings.reconnect.max_backoff_seconds
+                if pause is None or not self._settings.required or loop.time() + pause >= deadline:
+                    self._not_before = loop.time() + self._settings.reconnect.max_backoff_seconds
                     raise
                 self._log.info("another attempt in %g seconds: %s", pause, error)
                 await asyncio.sleep(pause)
 
-    async def _attempt(self) -> Connection:
+    async def _attempt(self, deadline: float) -> Connection:
         self._forget_ended()
         connection = self._current_here()
         if connection is None:
-            connection = Connection(self._connection_settings())
+            connection = Connection(self._connection_settings(), deadline=deadline)
             self._connections.add(connection)
             await connection.ready()
-        self._publish(await connection.list_tools())
+        self._publish(await connection.list_tools(deadline=deadline))
         self._current = connection
         return connection
 

@@ -206,12 +206,18 @@ class ToolOperation:
         elif settled is None:
             self._stopped = not self._waits_within  # the ending of its run settles it
         else:
-            records = [settled, *self._outside_work(settled), *self._consequences()]
+            cut = [] if self._left else self.live.take_drafts_within(self.call_id)  # what is left behind streams on
+            time = self.live.services.clock.time()
+            kept = [draft.cut_off(settled.cause or "error", time) for draft in cut]
+            records = [*kept, settled, *self._outside_work(settled), *self._consequences()]
             try:
                 await self.live.journal.record_fact(records)
             except StaleLeaseError:
                 # Another worker has closed the run, with this call as unknown: here is what became of it (P2).
                 self.live.services.spawn(self._record_late(settled), f"late result of call {self.call_id}")
+                raise
+            except StoreError:
+                self.live.drafts.update((draft.message_id, draft) for draft in cut)
                 raise
             self.live.forget_draft(self.output_key)
             await self.live.journal.tell()
