@@ -180,6 +180,7 @@ async def test_what_a_stopped_run_held_is_freed() -> None:
 def _belongs_to_a_run(thing: Any) -> bool:
     module = type(thing).__module__
     return module in (
+        "heaveto.runner.run.calls.open_call",
         "heaveto.runner.run.calls.operation",
         "heaveto.runner.run.calls.attempt",
         "heaveto.runner.run.host",

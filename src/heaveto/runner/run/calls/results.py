@@ -1,15 +1,23 @@
-"""From what a tool returned to what the log holds: a JSON object, or, where that is large, the name of an artifact."""
+"""From what a tool returned to what the log holds: a JSON object, or, where that is large, the name of an artifact.
+
+Also what becomes known of a call behind its settlement.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from heaveto.core.failure import message_of
+from heaveto.errors import SessionErasedError, StoreClosedError, StoreError
 from heaveto.events.contents import Blob, Json
+from heaveto.events.records import CallSettled
+from heaveto.runner.run.calls.attempt import Attempt
 from heaveto.runner.run.live import LiveRun
 from heaveto.runner.services import logger
+from heaveto.runner.session.late import PATIENCE, record_late
 from heaveto.runner.tasks.detached import to_its_end
 from heaveto.tools.base import Tool
 from heaveto.tools.response import to_response
@@ -65,3 +73,21 @@ async def _stored(response: dict[str, Json], encoded: bytes, name: str, call_id:
         }
     note = "The result is too large to be told here. The whole of it is stored as this artifact."
     return {"artifact": artifact, "version": version, "note": note, **stub}
+
+
+async def record_aftermath(live: LiveRun, attempt: Attempt, settled: CallSettled) -> None:
+    """Record from the side what became of the call, which was settled before; it is told at the next chance."""
+    if live.sealing:
+        await live.finished.wait()
+    late = replace(settled, late=True)
+    try:
+        changes = attempt.state_changes()
+        if await record_late(live.services, live.log, late, changes, pauses=PATIENCE):
+            live.services.kick(live.key)
+    except StoreClosedError:
+        told = "call %s of %s ended after its runner was closed: what became of it is not recorded"
+        logger.warning(told, late.call_id, late.name)
+    except SessionErasedError:
+        pass  # there is nothing left that it could stand in
+    except StoreError:
+        logger.exception("what became of call %s of %s could not be recorded", late.call_id, late.name)
