@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from heaveto.tools.orphans import Watcher
 
 VICTIM = """
 import sys, time
@@ -72,3 +75,26 @@ def test_a_group_that_has_ended_is_not_looked_for_any_more(tmp_path: Path) -> No
     other = int(done.stdout)
     assert not has_ended(other)
     os.kill(other, signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no process groups")
+def test_a_shell_that_is_slow_is_told_later_and_never_let_go_of() -> None:
+    """A closed pipe means the end of this program: groups that live would be ended. So nothing is lost or reordered."""
+    watcher = Watcher()
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    filled = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            filled += os.write(writing, b"x")
+    watcher._pipe = writing  # pyright: ignore[reportPrivateUsage]
+    watcher.add(7, "a")
+    watcher.remove(7)
+    assert os.read(reading, filled) == b"x" * filled
+    watcher.add(8, "b")
+    assert os.read(reading, 100) == b"+ 7 a\n- 7 -\n+ 8 b\n"
+    os.close(reading)
+    watcher.remove(8)  # nobody reads any more
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(writing)

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections import deque
 from contextlib import suppress
 
 _SHELL = "/bin/sh"
@@ -45,11 +46,16 @@ done
 
 
 class Watcher:
-    """Says to the shell which groups there are. A shell that cannot be reached is replaced for those to come."""
+    """Says to the shell which groups there are. A shell that has died is replaced for those to come.
+
+    One that is slow is never waited for, and never let go of: it would take that for the end of this program, and end
+    groups that live.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pipe: int | None = None
+        self._unsaid: deque[bytes] = deque()
 
     def add(self, group: int, marker: str) -> None:
         """See to it that a group ends with this program."""
@@ -66,13 +72,19 @@ class Watcher:
     def _say(self, line: str) -> None:
         if self._pipe is None:
             return
+        self._unsaid.append(line.encode())
         try:
-            os.write(self._pipe, line.encode())
-        except OSError:  # it was killed, or does not get on: nobody waits for it
+            while self._unsaid:
+                os.write(self._pipe, self._unsaid[0])  # whole or not at all: it is shorter than PIPE_BUF
+                self._unsaid.popleft()
+        except BlockingIOError:
+            pass  # said with the next line
+        except OSError:
             self.forget()
 
     def forget(self) -> None:
         """Let go of the shell; in a process that was forked, it is the parent's."""
+        self._unsaid.clear()
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             with suppress(OSError):
