@@ -128,6 +128,19 @@ def test_nothing_that_a_file_holds_raises(which: bytes, cuts: list[tuple[float, 
         assert 0 <= one.start <= one.end <= len(data)
 
 
+@kinds
+def test_a_place_is_told_as_it_was_read(kind: Transcript) -> None:
+    """Also of a line that is corrected, and thereby longer, and linked again because an earlier one was lost."""
+    lines = kind.write(TALK).splitlines()
+    for place in range(1, len(lines) - 1):
+        corrected = lines[-1].replace(b'"}', b'\x01\x02"}', 1).replace(b'"]', b'\x01\x02"]', 1)
+        data = b"\n".join([*lines[:place], b'{"lost', *lines[place + 1 : -1], corrected])
+        found = repair_file(data)
+        assert found.damage
+        for one in found.damage:
+            assert 0 <= one.start <= one.end <= len(data), one
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read(data: bytes) -> None:
     """No input is refused by an error of Python's."""

@@ -19,11 +19,12 @@ BOM = b"\xef\xbb\xbf"
 class Record:
     """One line that is kept: what to write for it, its line end, and its object (None: a blank line).
 
-    `line` and `start` tell where it was read.
+    `line`, `start` and `stop` tell where it was read; what was corrected may be longer or shorter now.
     """
 
     line: int
     start: int
+    stop: int
     raw: bytes
     end: bytes
     value: Object | None
@@ -52,6 +53,11 @@ class RawLine:
     end: bytes
     whole: Object | None
     found: Found | None
+
+    @property
+    def stop(self) -> int:
+        """Where its text ends, before its line end."""
+        return self.start + len(self.raw)
 
     @property
     def text(self) -> str:
@@ -125,9 +131,9 @@ class _Reader:
             if self._is_repeated(line, line.whole):
                 self._add(line, "duplicate-line", 0, len(line.text))
             else:
-                self.records.append(Record(line.number, line.start, line.raw, line.end, line.whole))
+                self.records.append(Record(line.number, line.start, line.stop, line.raw, line.end, line.whole))
         elif line.is_blank:
-            self.records.append(Record(line.number, line.start, line.raw, line.end, None))
+            self.records.append(Record(line.number, line.start, line.stop, line.raw, line.end, None))
         elif line.found is None:
             self._salvage(line)
         elif line.value is None:
@@ -142,7 +148,7 @@ class _Reader:
         last = self.records[-1] if self.records else None
         if last is not None and not last.end and last.raw:
             self.records[-1] = replace(last, end=self.newline)
-            end = last.start + len(last.raw)
+            end = last.stop
             self.damage.append(Damage("no-line-end", last.line, end, end, "added"))
 
     def _is_repeated(self, line: RawLine, value: Object) -> bool:
@@ -157,7 +163,8 @@ class _Reader:
         for kind in found.corrected:
             self._add(line, kind, found.start, found.end, "replaced")
         start = line.start + size(line.text[: found.start])
-        self.records.append(Record(line.number, start, encoded(found.text), end, cast("Object", found.value)))
+        stop = start + size(line.text[found.start : found.end])
+        self.records.append(Record(line.number, start, stop, encoded(found.text), end, cast("Object", found.value)))
 
     def _salvage(self, line: RawLine) -> None:
         pieces = salvaged(line.text, self._is_entry, self._first_keys)

@@ -79,8 +79,7 @@ def _linked_again(lines: Lines, links: Links | None) -> tuple[list[Record], list
             before = last.get(side)
             raw = with_parent(record.raw, entry, links, before, partial(_line_like, model=record.raw))
             records[place] = replace(record, raw=raw, value={**entry, links.parent: before})
-            end = record.start + len(record.raw)
-            damage.append(Damage("lost-parent", record.line, record.start, end, "linked again"))
+            damage.append(Damage("lost-parent", record.line, record.start, record.stop, "linked again"))
         if text(entry.get(links.id)):
             last[side] = text(entry.get(links.id))
     return records, damage
