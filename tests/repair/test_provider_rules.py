@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -320,6 +321,53 @@ def test_thinking_that_the_history_cannot_carry_is_switched_off() -> None:
     assert refusal_of_body(settled, "anthropic") is None
     assert settled["thinking"] == {"type": "disabled"}
     assert "A14" in [change.rule for change in report.changes]
+
+
+HELLO: dict[str, Any] = {"role": "user", "content": "hi"}
+TEXT: dict[str, Any] = {"type": "text", "text": "so"}
+
+
+def _said(*blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "content": list(blocks)}
+
+
+def _used(call_id: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": "t", "input": {}}
+
+
+def _result(call_id: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call_id, "content": "ok"}]}
+
+
+_THOUGHT = {"type": "thinking", "thinking": "x", "signature": "c2ln"}
+_TURNS: dict[str, list[dict[str, Any]]] = {
+    "a thought, a call": [_said(_THOUGHT, _used("a")), _result("a")],
+    "a call": [_said(_used("a")), _result("a")],
+    "a call without result behind a thought": [_said(_THOUGHT, _used("a"))],
+    "thoughts behind a first call without": [
+        _said(_used("a")),
+        _result("a"),
+        _said(_THOUGHT, _used("b")),
+        _result("b"),
+    ],
+    "a thought alone at the end": [_said(_used("a")), _result("a"), _said(_THOUGHT)],
+    "a thought of an earlier turn": [_said(_THOUGHT, TEXT), HELLO, _said(_used("a")), _result("a")],
+    "two messages of one turn": [_said(_THOUGHT, TEXT), _said(_used("a")), _result("a")],
+}
+
+
+@pytest.mark.parametrize("thinking", ["enabled", "disabled", "adaptive", None])
+@pytest.mark.parametrize("turns", _TURNS.values(), ids=_TURNS)
+def test_thoughts_and_the_setting_of_thinking_fit(turns: list[dict[str, Any]], thinking: str | None) -> None:
+    """A14, A14': where thinking is off, also because a repair had to switch it off, none is left in the last turn."""
+    body: dict[str, Any] = {"messages": [HELLO, *turns]}
+    if thinking is not None:
+        body["thinking"] = {"type": thinking} | ({"budget_tokens": 1024} if thinking == "enabled" else {})
+    before = copy.deepcopy(body)
+    settled, report = repair(body, "anthropic")
+    assert refusal_of_body(settled, "anthropic") is None, report
+    assert repair(settled, "anthropic")[0] is settled
+    assert body == before
 
 
 def test_with_a_stored_chain_outputs_may_belong_to_calls_that_are_not_seen() -> None:

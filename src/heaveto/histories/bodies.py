@@ -20,17 +20,21 @@ def policy_for(profile: Profile, settings: Body) -> Policy:
     return profile.policy
 
 
-def settle_body(profile: Profile, body: Body, messages: list[Any]) -> tuple[Body, list[Change]]:
-    """Return the rest of the body as it must be with these messages, and what was changed."""
+def settle_body(profile: Profile, body: Body, messages: list[Body]) -> tuple[Body, list[Body], list[Change]]:
+    """Return the rest of the body and the messages as they must be together, and what was changed."""
     match profile.family:
         case "chat":
-            return _chat_tools(body)
+            rest, changes = _chat_tools(body)
         case "bedrock":
-            return _bedrock_tools(body, messages)
+            rest, changes = _bedrock_tools(body, messages)
         case "anthropic":
-            return _thinking(body, messages)
-        case "responses" | "gemini":
-            return body, []
+            rest, changes = _thinking(body, messages)
+            if _type_of_thinking(rest) == "disabled":
+                messages, dropped = _without_last_thoughts(messages)
+                changes += dropped
+        case _:
+            rest, changes = body, []
+    return rest, messages, changes
 
 
 def _chat_tools(body: Body) -> tuple[Body, list[Change]]:
@@ -58,12 +62,14 @@ def _bedrock_tools(body: Body, messages: list[Any]) -> tuple[Body, list[Change]]
     return {**body, "toolConfig": {"tools": specs}}, [change]
 
 
-def _thinking(body: Body, messages: list[Any]) -> tuple[Body, list[Change]]:
-    """Where the calls under way do not begin with thinking, it cannot be asked for in this request (A14)."""
+def _type_of_thinking(body: Body) -> object:
     thinking: object = body.get("thinking")
-    if not isinstance(thinking, dict) or cast("Body", thinking).get("type") != "enabled":
-        return body, []
-    if not _lacks_thinking(messages):
+    return cast("Body", thinking).get("type") if isinstance(thinking, dict) else None
+
+
+def _thinking(body: Body, messages: list[Body]) -> tuple[Body, list[Change]]:
+    """Where the calls under way do not begin with thinking, it cannot be asked for in this request (A14)."""
+    if _type_of_thinking(body) != "enabled" or not _lacks_thinking(messages):
         return body, []
     kept = {key: value for key, value in body.items() if key != "thinking"}
     return {**kept, "thinking": {"type": "disabled"}}, [
@@ -84,6 +90,24 @@ def _lacks_thinking(messages: list[Any]) -> bool:
         before = role
     calls = any(block.get("type") == "tool_use" for block in under_way)
     return calls and under_way[0].get("type") not in THINKING
+
+
+def _without_last_thoughts(messages: list[Body]) -> tuple[list[Body], list[Change]]:
+    """Where thinking is off, the last turn of the model has none in it, as long as only results follow (A14')."""
+    kept, changes = list(messages), list[Change]()
+    is_within = False
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        blocks = list(_blocks(message))
+        if message.get("role") == "assistant":
+            is_within = True
+            left = [block for block in blocks if block.get("type") not in THINKING]
+            if len(left) < len(blocks):
+                kept[place : place + 1] = [{**message, "content": left}] if left else []
+                changes.append(Change("A14'", place, "dropped", known="thinking of the last turn, as thinking is off"))
+        elif is_within or any(block.get("type") != "tool_result" for block in blocks):
+            break
+    return (kept, changes) if changes else (messages, [])
 
 
 def _blocks(message: Body) -> Iterable[Body]:

@@ -257,7 +257,8 @@ def _repair_body(body: Body, profile: Profile, options: Options) -> tuple[Body, 
         return body, RepairReport(profile.name)  # one text of the user, nothing to repair
     done = repair_messages(cast("list[Any]", history), profile, options, settings=body)
     messages = views.readable(done.messages)
-    settled, more = settle_body(profile, body, messages)
-    if done.messages is not history:
-        settled = {**settled, profile.key: done.messages}
+    settled, fitting, more = settle_body(profile, body, messages)
+    repaired = done.messages if fitting is messages else views.restored(fitting, messages, done.messages)
+    if repaired is not history:
+        settled = {**settled, profile.key: repaired}
     return settled, RepairReport(profile.name, tuple(sorted([*done.changes, *more], key=lambda change: change.index)))
