@@ -168,7 +168,40 @@ async def test_another_agent_is_told_what_reached_the_user_of_this_ones_answer()
     assert "reached" not in str(list(project(log, "other", ModelProfile(name="scripted"), branch="@c1")))
 
 
-@pytest.mark.parametrize("delivered", [-1, 1.5, "The", True])
+async def test_taking_a_session_back_does_not_make_an_answer_heard() -> None:
+    """The number comes behind the run's ending, and a session is taken back to before it: it counts all the same."""
+    model = ScriptedModel(say(LONG), say("second"), say("fine"), say("well"))
+    async with Runner(LlmAgent("root", model)) as runner:
+        first = await start(runner)
+        ended = await first.wait()
+        second = await start(runner, "what?")
+        await second.wait()
+        await first.cancel(delivered=HEARD)
+        await second.cancel(delivered=1)
+        await runner.rewind(**WHO, before_run=second.run_id)
+        for text in ("and?", "again?"):
+            await (await start(runner, text)).wait()
+            assert told(model)[:2] == [("user", "when?"), ("model", "The train leaves at nine")]
+            assert ONLY in told(model)[2][1]
+            assert "second" not in str(told(model))
+            await runner.rewind(**WHO, to=ended.seq)
+
+
+async def test_taking_back_the_run_takes_what_was_delivered_of_it() -> None:
+    """Nobody is told of an answer that counts no more, also if the number comes later."""
+    model = ScriptedModel(say("first"), say(LONG), say("fine"))
+    async with Runner(LlmAgent("root", model)) as runner:
+        await (await start(runner)).wait()
+        second = await start(runner, "what?")
+        await second.wait()
+        await second.cancel(delivered=HEARD)
+        await runner.rewind(**WHO, before_run=second.run_id)
+        await second.cancel(delivered=HEARD)
+        await (await start(runner, "and?")).wait()
+        assert told(model) == [("user", "when?"), ("model", "first"), ("user", "and?")]
+
+
+@pytest.mark.parametrize("delivered", [-1, 1.5, "The", True, 2**63, 10**30])
 async def test_nonsense_is_refused(delivered: Any) -> None:
     """The error says what was given, and nothing is stopped for it."""
     model = ScriptedModel((say(LONG), hang()))

@@ -15,6 +15,8 @@ from heaveto.events.contents import Content, FunctionCall, FunctionResponse, Jso
 from heaveto.events.records import StopScope
 from heaveto.runner.application.app import App
 
+_MOST_DELIVERED = 2**63 - 1
+
 
 def require_parts_of_runner(agent: object, app: object, store: object) -> None:
     """Refuse an agent, app or store that is none; None stands for one that was left out.
@@ -55,11 +57,13 @@ def require_delivered(value: object) -> None:
     """Refuse what is no number of characters.
 
     Raises:
-        InputError: it is no integer, or negative.
+        InputError: it is no integer, negative, or more than a record can hold.
     """
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_DELIVERED
+    if value is not None and not is_count:
         raise InputError(
-            f"delivered must be how many characters reached the user, an int of at least 0; it is {short_repr(value)}"
+            "delivered must be how many characters reached the user, an int from 0 to 2**63 - 1; "
+            f"it is {short_repr(value)}"
         )
 
 

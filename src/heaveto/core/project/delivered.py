@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from heaveto.core import notes
+from heaveto.core.fold import effective
 from heaveto.core.project.told import Said
 from heaveto.core.request import Turn
 from heaveto.events.contents import Text, Thought
+from heaveto.events.records import CancelRequested, Record, RunStarted
 
 
 @dataclass(slots=True)
@@ -57,6 +60,21 @@ class Deliveries:
         """Return a run's last text and what of it was delivered; None if that is all of it. Once for each run."""
         spoken = self.spoken.pop(run_id, None)
         return None if spoken is None or delivered >= len(spoken.text) else (spoken, spoken.text[:delivered])
+
+
+def counting(records: Sequence[Record]) -> list[Record]:
+    """Return the records that count, and what was delivered of answers among them, also where that was taken back.
+
+    It comes behind the run's ending, where sessions are taken back to; the user has heard no more for that.
+    """
+    kept = effective(records)
+    seqs = {record.seq for record in kept}
+    runs = {record.run_id for record in kept if isinstance(record, RunStarted)}
+    return [record for record in records if record.seq in seqs or (_is_mark(record) and record.run_id in runs)]
+
+
+def _is_mark(record: Record) -> bool:
+    return isinstance(record, CancelRequested) and not record.call_id and record.delivered is not None
 
 
 def shortened(turn: Turn, prefix: str) -> Turn | None:

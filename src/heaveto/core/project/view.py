@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from heaveto.core import notes
 from heaveto.core.findings import Findings
-from heaveto.core.fold import calls_around, effective, is_within
-from heaveto.core.project.delivered import Cut, Deliveries, Spoken, shortened
+from heaveto.core.fold import calls_around, is_within
+from heaveto.core.project.delivered import Cut, Deliveries, Spoken, counting, shortened
 from heaveto.core.project.told import Call, Fact, Said, open_status, status_of
 from heaveto.core.project.wire_parts import WireParts
 from heaveto.core.request import Held, ModelProfile, Turn, Turns
@@ -87,7 +87,7 @@ class View:
 
     def _rebuild(self, records: Sequence[Record]) -> None:
         """Start again behind the newest summary that still counts, without what was rewound."""
-        kept = effective(records[self._start :])
+        kept = counting(records[self._start :])
         summary = None
         if self._sees(""):
             summary = next((record for record in reversed(kept) if isinstance(record, Compacted)), None)
